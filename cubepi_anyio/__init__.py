@@ -1,0 +1,93 @@
+"""LLM agents on structured concurrency, on asyncio and on trio.
+
+An agent is a loop that asks a model, runs the tools it calls in parallel, streams every token and keeps the thread.
+Everything that starts ends: when a run is over, nothing of it is alive, and its transcript is valid.
+"""
+
+from .agent.agent import Agent as Agent
+from .agent.limits import RunLimits as RunLimits
+from .agent.loop import run_agent_loop as run_agent_loop
+from .agent.result import RunResult as RunResult
+from .agent.run_stream import RunStream as RunStream
+from .agent.state import AgentState as AgentState
+from .concurrency import AbortSignal as AbortSignal
+from .errors import AgentBusy as AgentBusy
+from .errors import ContentFiltered as ContentFiltered
+from .errors import ContextLengthExceeded as ContextLengthExceeded
+from .errors import CubepiError as CubepiError
+from .errors import DuplicateToolName as DuplicateToolName
+from .errors import EmptyPrompt as EmptyPrompt
+from .errors import FauxQueueEmpty as FauxQueueEmpty
+from .errors import IncompleteStream as IncompleteStream
+from .errors import MalformedResponse as MalformedResponse
+from .errors import ModelNotFound as ModelNotFound
+from .errors import NothingToResume as NothingToResume
+from .errors import ProviderAuthFailed as ProviderAuthFailed
+from .errors import ProviderBadRequest as ProviderBadRequest
+from .errors import ProviderError as ProviderError
+from .errors import ProviderOverloaded as ProviderOverloaded
+from .errors import ProviderPermissionDenied as ProviderPermissionDenied
+from .errors import ProviderTimeout as ProviderTimeout
+from .errors import ProviderUnavailable as ProviderUnavailable
+from .errors import RateLimited as RateLimited
+from .errors import RunAborted as RunAborted
+from .errors import RunEnded as RunEnded
+from .errors import RunLimitReached as RunLimitReached
+from .errors import RunSuspended as RunSuspended
+from .errors import StoreError as StoreError
+from .errors import StreamMisuse as StreamMisuse
+from .errors import ToolDefinitionError as ToolDefinitionError
+from .errors import UsageError as UsageError
+from .events.agent import AgentEndEvent as AgentEndEvent
+from .events.agent import AgentEvent as AgentEvent
+from .events.agent import AgentStartEvent as AgentStartEvent
+from .events.agent import MessageEndEvent as MessageEndEvent
+from .events.agent import MessageStartEvent as MessageStartEvent
+from .events.agent import MessageUpdateEvent as MessageUpdateEvent
+from .events.agent import RunOutcome as RunOutcome
+from .events.agent import ToolExecutionEndEvent as ToolExecutionEndEvent
+from .events.agent import ToolExecutionStartEvent as ToolExecutionStartEvent
+from .events.agent import ToolExecutionUpdateEvent as ToolExecutionUpdateEvent
+from .events.agent import TurnEndEvent as TurnEndEvent
+from .events.agent import TurnStartEvent as TurnStartEvent
+from .events.stream import StreamEvent as StreamEvent
+from .providers.base import BaseProvider as BaseProvider
+from .providers.base import BoundModel as BoundModel
+from .providers.base import Provider as Provider
+from .providers.base import ProviderResponse as ProviderResponse
+from .providers.base import StreamOptions as StreamOptions
+from .providers.base import invoke_on_payload as invoke_on_payload
+from .providers.base import invoke_on_response as invoke_on_response
+from .providers.faux import FauxProvider as FauxProvider
+from .providers.faux import FauxResponse as FauxResponse
+from .providers.faux import faux_assistant_message as faux_assistant_message
+from .providers.faux import faux_text as faux_text
+from .providers.faux import faux_thinking as faux_thinking
+from .providers.faux import faux_tool_call as faux_tool_call
+from .stream.draft import MessageDraft as MessageDraft
+from .stream.message_stream import MessageStream as MessageStream
+from .tools.decorator import tool as tool
+from .tools.definition import AgentTool as AgentTool
+from .tools.definition import AgentToolResult as AgentToolResult
+from .tools.definition import ToolContext as ToolContext
+from .tools.outcome import CallEnding as CallEnding
+from .types.content import Content as Content
+from .types.content import DocumentContent as DocumentContent
+from .types.content import ImageContent as ImageContent
+from .types.content import OpaqueContent as OpaqueContent
+from .types.content import TextContent as TextContent
+from .types.content import ThinkingContent as ThinkingContent
+from .types.content import ToolCall as ToolCall
+from .types.messages import AssistantMessage as AssistantMessage
+from .types.messages import Message as Message
+from .types.messages import ToolResultMessage as ToolResultMessage
+from .types.messages import UserMessage as UserMessage
+from .types.model import Model as Model
+from .types.model import ReasoningControl as ReasoningControl
+from .types.model import ToolChoice as ToolChoice
+from .types.tool import ToolDefinition as ToolDefinition
+from .types.tool_cycle import tool_cycle_faults as tool_cycle_faults
+from .types.usage import ModelCost as ModelCost
+from .types.usage import Usage as Usage
+
+__version__ = "0.1.0"

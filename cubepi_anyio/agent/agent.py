@@ -1,0 +1,241 @@
+"""``Agent``: prompt it, steer it, abort it; one run at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from ..errors import AgentBusy, NothingToResume
+from ..providers.base import BoundModel, OnPayload, OnResponse, Provider
+from ..tools.definition import AgentTool
+from ..types.messages import AssistantMessage, Message
+from ..types.model import Model, ReasoningControl, ToolChoice
+from .config import AgentConfig, QueueMode, ToolExecution
+from .limits import RunLimits
+from .loop import as_messages, execute, run_loop
+from .outbox import Listener, ListenerList
+from .queues import MessageQueue
+from .result import RunResult
+from .run import Run
+from .run_stream import RunStream
+from .state import AgentState
+
+__all__ = ("Agent",)
+
+
+class Agent:
+    """A model with tools and a transcript.
+
+    ::
+
+        agent = Agent(model=provider.model("..."), tools=[search])
+        result = await agent.prompt("What is new?")
+
+    ``model`` is a ``BoundModel``, or a ``Model`` together with its ``provider``. An agent does one run at a time and
+    belongs to one event loop while it does; between runs it may be used in another.
+
+    ``steering_mode`` and ``follow_up_mode`` say whether queued messages are heard one for each turn or all together.
+    Raises ``ToolDefinitionError`` for tools that share a name and ``TypeError`` for a model without a provider.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: BoundModel | Model,
+        provider: Provider | None = None,
+        system_prompt: str = "",
+        tools: Sequence[AgentTool] | None = None,
+        tool_choice: ToolChoice | None = None,
+        tool_execution: ToolExecution = "parallel",
+        reasoning: ReasoningControl | None = None,
+        limits: RunLimits | None = None,
+        messages: Sequence[Message] | None = None,
+        steering_mode: QueueMode = "one-at-a-time",
+        follow_up_mode: QueueMode = "one-at-a-time",
+        on_payload: OnPayload | None = None,
+        on_response: OnResponse | None = None,
+    ) -> None:
+        if tool_execution not in ("parallel", "sequential"):
+            raise ValueError(f"tool_execution is 'parallel' or 'sequential', not {tool_execution!r}")
+        self.state = AgentState(
+            model=_bound(model, provider),
+            system_prompt=system_prompt,
+            tools=tools or (),
+            reasoning=reasoning,
+            messages=list(messages or ()),
+        )
+        self.limits = limits or RunLimits()
+        self.tool_choice = tool_choice
+        self.tool_execution: ToolExecution = tool_execution
+        self.steering_mode: QueueMode = steering_mode
+        self.follow_up_mode: QueueMode = follow_up_mode
+        self.on_payload = on_payload
+        self.on_response = on_response
+        self._listeners = ListenerList()
+        self._steering = MessageQueue()
+        self._follow_ups = MessageQueue()
+        self._idle: anyio.Event | None = None
+
+    # --- running -----------------------------------------------------------------------------
+
+    async def prompt(self, prompt: str | Message | Sequence[str | Message], *, run_id: str | None = None) -> RunResult:
+        """Say something and run until the model has nothing more to do.
+
+        Abort, limits and a failing model are results (``RunResult.outcome``). A cancellation from outside leaves as
+        itself when the record is complete, and so does what a listener or the store raises.
+        Raises ``AgentBusy`` while a run goes on, ``EmptyPrompt`` if there is nothing in the prompt. A checkpoint.
+        """
+        messages = as_messages(prompt)
+        run = self._begin("prompt()", run_id)
+        return await self._go(run, messages)
+
+    async def resume(self, *, run_id: str | None = None) -> RunResult:
+        """Let the model go on from the transcript as it is, or from what is queued.
+
+        Raises ``NothingToResume`` if the transcript is empty, or ends with a finished answer and nothing is queued;
+        ``AgentBusy`` while a run goes on. A checkpoint.
+        """
+        self._refuse_busy("resume()")
+        if not (self._steering or self._follow_ups):
+            last = self.state.transcript[-1] if self.state.transcript else None
+            if last is None:
+                raise NothingToResume("the transcript is empty")
+            if isinstance(last, AssistantMessage) and last.stop_reason not in ("aborted", "error", "length"):
+                raise NothingToResume("the model has said its last word")
+        queued = [] if self._steering else self._follow_ups.take(self.follow_up_mode)
+        return await self._go(self._begin("resume()", run_id), queued)
+
+    def stream(self, prompt: str | Message | Sequence[str | Message], *, run_id: str | None = None) -> RunStream:
+        """The same run as ``prompt()``, as a context manager whose iteration gives the events.
+
+        ::
+
+            async with agent.stream("...") as run:
+                async for event in run:
+                    ...
+                result = await run.result()
+
+        The run starts when the block is entered; leaving the block aborts it and waits until it has settled.
+        """
+        messages = as_messages(prompt)
+
+        def begin() -> Run:
+            return self._begin("stream()", run_id)
+
+        return RunStream(begin, lambda run: self._go(run, messages), self._listeners)
+
+    def _begin(self, what: str, run_id: str | None) -> Run:
+        self._refuse_busy(what)
+        state = self.state
+        self.state.run = run = Run(self._config(), state.transcript, self._listeners, run_id=run_id)
+        return run
+
+    def _refuse_busy(self, what: str) -> None:
+        if self.state.run is not None:
+            raise AgentBusy(what)
+
+    def _config(self) -> AgentConfig:
+        tools = self.state.tools
+        return AgentConfig(
+            model=self.state.model,
+            system_prompt=self.state.system_prompt,
+            tools={tool.name: tool for tool in tools},
+            definitions=[tool.definition for tool in tools] or None,
+            tool_choice=self.tool_choice,
+            tool_execution=self.tool_execution,
+            limits=self.limits,
+            reasoning=self.state.reasoning,
+            on_payload=self.on_payload,
+            on_response=self.on_response,
+            steering_mode=self.steering_mode,
+            follow_up_mode=self.follow_up_mode,
+        )
+
+    async def _go(self, run: Run, prompts: list[Message]) -> RunResult:
+        try:
+            return await execute(run, lambda: run_loop(run, prompts, self._steering, self._follow_ups))
+        finally:
+            self.state.run = None
+            self.state.last_outcome, self.state.error = run.outcome, run.error
+            if self._idle is not None:
+                self._idle.set()
+                self._idle = None
+
+    # --- speaking into a run -----------------------------------------------------------------
+
+    def abort(self, reason: str | None = None) -> None:
+        """End the run that is going on, at whatever point: it returns ``outcome="aborted"`` when it has settled.
+
+        Nothing happens if the agent is idle. Call it in the event loop's thread.
+        """
+        if self.state.run is not None:
+            self.state.run.abort(reason)
+
+    def abort_tool_call(self, tool_call_id: str, reason: str | None = None) -> bool:
+        """End one call; the run goes on, and the model reads that it was cancelled. ``False`` without such a call."""
+        slots = self.state.run.slots if self.state.run is not None else []
+        for slot in slots:
+            if slot.call.id == tool_call_id and slot.outcome is None:
+                slot.abort(reason)
+                return True
+        return False
+
+    def steer(self, message: str | Message) -> str:
+        """Say something before the model's next answer, also in the middle of a run.
+
+        Returns an id for ``retract``. What a run does not hear, the next one hears first.
+        """
+        return self._steering.put(as_messages(message)[0])
+
+    def follow_up(self, message: str | Message) -> str:
+        """Say something when the run would otherwise end. Returns an id for ``retract``."""
+        return self._follow_ups.put(as_messages(message)[0])
+
+    def retract(self, queued_id: str) -> bool:
+        """Take back what was queued; ``False`` if it has been said already."""
+        return self._steering.retract(queued_id) or self._follow_ups.retract(queued_id)
+
+    @property
+    def queued_messages(self) -> list[Message]:
+        """What is queued and not yet said: steering first, then follow-ups."""
+        return [*self._steering.messages, *self._follow_ups.messages]
+
+    # --- watching ----------------------------------------------------------------------------
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Have ``listener`` called with ``(event, signal)``, or ``(event)``, for every event of every run.
+
+        Plain or async; one event at a time, in one order for all. An async listener holds the run back and is
+        cancelled with it. What a listener raises ends the run and reaches its caller. Returns the function that
+        unsubscribes.
+        """
+        return self._listeners.subscribe(listener)
+
+    async def wait_for_idle(self) -> None:
+        """Return when no run is going on. A checkpoint."""
+        if self.state.run is None:
+            await checkpoint()
+        while self.state.run is not None:
+            if self._idle is None:
+                self._idle = anyio.Event()
+            await self._idle.wait()
+
+    def reset(self) -> None:
+        """Forget the transcript and what is queued. Raises ``AgentBusy`` while a run goes on."""
+        self._refuse_busy("reset()")
+        self.state.transcript = []
+        self.state.error = self.state.last_outcome = None
+        self._steering.clear()
+        self._follow_ups.clear()
+
+
+def _bound(model: BoundModel | Model, provider: Provider | None) -> BoundModel:
+    if isinstance(model, Model):
+        if provider is None:
+            raise TypeError("a Model needs its provider: Agent(provider=..., model=...), or use provider.model('...')")
+        return BoundModel(provider, model)
+    if provider is not None:
+        raise TypeError("the model is bound to its provider already; leave the provider out")
+    return model

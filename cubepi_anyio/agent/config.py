@@ -1,0 +1,39 @@
+"""Everything that is fixed for a run, in one frozen value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ..providers.base import BoundModel, OnPayload, OnResponse
+from ..tools.definition import AgentTool
+from ..tools.hooks import NO_TOOL_HOOKS, ToolHooks
+from ..types.model import ReasoningControl, ToolChoice
+from ..types.tool import ToolDefinition
+from .limits import RunLimits
+
+__all__ = ("AgentConfig", "QueueMode", "ToolExecution")
+
+ToolExecution = Literal["parallel", "sequential"]
+QueueMode = Literal["one-at-a-time", "all"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentConfig:
+    """What the turns of one run have in common. Changing the agent meanwhile changes its next run."""
+
+    model: BoundModel
+    system_prompt: str = ""
+    tools: Mapping[str, AgentTool] = field(default_factory=dict[str, AgentTool])
+    definitions: list[ToolDefinition] | None = None
+    """What the model is told of ``tools``; made once."""
+    tool_choice: ToolChoice | None = None
+    tool_execution: ToolExecution = "parallel"
+    tool_hooks: ToolHooks = NO_TOOL_HOOKS
+    limits: RunLimits = field(default_factory=RunLimits)
+    reasoning: ReasoningControl | None = None
+    on_payload: OnPayload | None = None
+    on_response: OnResponse | None = None
+    steering_mode: QueueMode = "one-at-a-time"
+    follow_up_mode: QueueMode = "one-at-a-time"

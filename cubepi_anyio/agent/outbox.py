@@ -1,0 +1,272 @@
+"""What has happened and is not yet stored and announced: messages for the store, events for the listeners.
+
+Everything that happens is put here synchronously, in one order, and handed on afterwards. So a cancellation can
+cut the handing on, never the record: settling hands on the rest.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import anyio
+
+from ..concurrency import AbortSignal
+from ..events.agent import AgentEvent
+from ..types.messages import Message
+
+__all__ = ("Listener", "ListenerList", "MessageStore", "Outbox")
+
+_log = logging.getLogger(__name__)
+
+Listener = Callable[..., Any]
+"""Called with ``(event, signal)`` or ``(event)``; may be async."""
+
+
+class MessageStore(Protocol):
+    """Where the messages of a run are kept."""
+
+    async def append(self, messages: Sequence[Message]) -> None:
+        """Store ``messages`` in order. A message whose id is stored already is passed over."""
+        ...
+
+
+class _Subscription:
+    __slots__ = ("is_async", "listener", "wants_signal")
+
+    def __init__(self, listener: Listener) -> None:
+        self.listener = listener
+        self.wants_signal = _wants_signal(listener)
+        self.is_async = inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(
+            getattr(listener, "__call__", None)  # noqa: B004 - asks for a coroutine function, not for callability
+        )
+
+    def call(self, event: AgentEvent, signal: AbortSignal) -> Any:
+        """Hand an event on; what the listener returns may have to be awaited."""
+        if self.wants_signal:
+            return self.listener(event, signal)
+        return self.listener(event)
+
+
+def _wants_signal(listener: Listener) -> bool:
+    try:
+        parameters = inspect.signature(listener).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return True
+    second = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][1:2]
+    # A parameter with a default and another name is the listener's own: ``lambda event, log=log: …``.
+    return any(p.default is p.empty or p.name == "signal" for p in second)
+
+
+class ListenerList:
+    """The listeners of one agent, in the order they subscribed."""
+
+    def __init__(self) -> None:
+        self.subscriptions: tuple[_Subscription, ...] = ()
+        self.has_async = False
+        """Whether one of them is known to be async."""
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Add a listener; returns the function that takes it away again, which may be called twice."""
+        if not callable(listener):
+            raise TypeError(f"a listener is a function of (event) or (event, signal), not {type(listener).__name__}")
+        subscription = _Subscription(listener)
+        self._set((*self.subscriptions, subscription))
+
+        def unsubscribe() -> None:
+            self._set(tuple(other for other in self.subscriptions if other is not subscription))
+
+        return unsubscribe
+
+    def found_async(self, subscription: _Subscription) -> None:
+        """A plain function turned out to return a coroutine: from now on there is something to await."""
+        subscription.is_async = True
+        self._set(self.subscriptions)
+
+    def _set(self, subscriptions: tuple[_Subscription, ...]) -> None:
+        self.subscriptions = subscriptions
+        self.has_async = any(subscription.is_async for subscription in subscriptions)
+
+
+class Outbox:
+    """The outbox of one run.
+
+    With plain functions as listeners and without a store, ``say`` hands an event on at once. Otherwise, or when a
+    listener returns something to await, ``waiting`` is true and ``flush`` hands on: it stores first and announces
+    then, one event at a time to one listener after the other, and whoever calls it waits until all is through.
+    """
+
+    def __init__(self, listeners: ListenerList, signal: AbortSignal, store: MessageStore | None = None) -> None:
+        self._listeners = listeners
+        self._signal = signal
+        self._store = store
+        self._unstored: list[Message] = []
+        self._events: deque[AgentEvent] = deque()
+        self._to_hear: Iterator[_Subscription] | None = None
+        """Who has not been told of the first event yet, once telling it has begun."""
+        self._awaiting: deque[Awaitable[Any]] = deque()
+        self._lock: anyio.Lock | None = None
+        self._held = False
+        self._is_broken = False
+        self.waiting = False
+        """Whether something is to be handed on by ``flush``."""
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether anybody listens; events need not be made otherwise."""
+        return bool(self._listeners.subscriptions)
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether handing on an event takes waiting, now or for any event."""
+        return self._is_broken or self._held or self.waiting or self._store is not None or self._listeners.has_async
+
+    def keep(self, message: Message) -> None:
+        """Have a message stored before any event that is said after it."""
+        if self._store is not None:
+            self._unstored.append(message)
+            self.waiting = True
+
+    def say(self, *events: AgentEvent) -> None:
+        """Announce events, at once if that needs no waiting. Raises what a listener raises; the rest stays here."""
+        self._events.extend(events)
+        if self.is_slow:
+            self.waiting = True
+            return
+        with self._breaking():
+            self._announce_now()
+
+    def _announce_now(self) -> None:
+        """Hand events on to plain functions, until one gives something to await, which is left to ``flush``."""
+        self.waiting = True  # until all is through: a listener may raise
+        while self._events and not self._awaiting:
+            for subscription in self._listening():
+                outcome = subscription.call(self._events[0], self._signal)
+                if outcome is not None and inspect.isawaitable(outcome):
+                    self._awaiting.append(outcome)
+                    if inspect.iscoroutine(outcome):
+                        self._listeners.found_async(subscription)
+            self._next_event()
+        self.waiting = bool(self._events or self._awaiting)
+
+    def _listening(self) -> Iterator[_Subscription]:
+        """Who is still to hear the first event. Whoever raised or was interrupted has heard it, the others go on."""
+        if self._to_hear is None:
+            self._to_hear = iter(self._listeners.subscriptions)
+        return self._to_hear
+
+    def _next_event(self) -> None:
+        self._events.popleft()
+        self._to_hear = None
+
+    async def flush(self) -> None:
+        """Store and announce what is waiting. A checkpoint if there is something to wait for.
+
+        Cancelled, it leaves the rest in the outbox; a listener that was interrupted is not called again for its event.
+        """
+        if not self.waiting:
+            return
+        if self._lock is None:
+            self._lock = anyio.Lock(fast_acquire=True)
+        async with self._lock:
+            if self._is_broken:
+                return
+            with self._breaking():
+                await self._flush()
+
+    @contextmanager
+    def _breaking(self) -> Generator[None, None, None]:
+        """After the first failure nothing more is handed on until the run is settled, so that one bug is one error."""
+        try:
+            yield
+        except (Exception, KeyboardInterrupt, SystemExit):
+            self._is_broken = True
+            raise
+
+    async def _flush(self) -> None:
+        while self._awaiting or self._events or self._unstored:
+            while self._awaiting:
+                await self._awaiting.popleft()
+            await self._store_all()
+            if self._events:
+                await self._announce()
+        self.waiting = False
+
+    async def _store_all(self) -> None:
+        while self._unstored:
+            assert self._store is not None
+            batch = tuple(self._unstored)
+            await self._store.append(batch)
+            del self._unstored[: len(batch)]
+
+    async def _announce(self) -> None:
+        for subscription in self._listening():
+            outcome = subscription.call(self._events[0], self._signal)
+            if outcome is not None and inspect.isawaitable(outcome):
+                await outcome
+        self._next_event()
+
+    # --- for settling ------------------------------------------------------------------------
+
+    def hold(self) -> None:
+        """From now on only collect what is said, so that closing the record cannot be interrupted by a listener."""
+        self._held = True
+
+    async def drain(self) -> None:
+        """Hand on everything that is left, whatever fails on the way: what a listener or the store raises is logged.
+
+        The first failure of a run has already reached its caller; here the rest of the record is at stake.
+        """
+        while self.waiting:
+            try:
+                self._is_broken = False
+                await self.flush()
+            except Exception:
+                _log.exception("while a run was being settled, a listener or the store failed; it is passed over")
+                # The store failed if its batch is still there; it would fail at each further attempt.
+                self._unstored.clear()
+
+    def give_up(self) -> None:
+        """Wait for nobody any more: plain functions hear what is left, and nothing more is stored."""
+        self._unstored.clear()
+        while self._awaiting or self._events:
+            while self._awaiting:
+                _leave(self._awaiting.popleft())
+            if self._events:
+                self._tell_plain_listeners()
+        self.waiting = False
+
+    def _tell_plain_listeners(self) -> None:
+        for subscription in self._listening():
+            if not subscription.is_async:
+                try:
+                    _leave(subscription.call(self._events[0], self._signal))
+                except Exception:
+                    _log.exception("while a run was being settled, a listener failed; it is passed over")
+        self._next_event()
+
+    def drain_now(self) -> bool:
+        """``drain``, if that takes no waiting; whether it did."""
+        if not self.waiting:
+            return True
+        if self._store is not None or self._listeners.has_async or self._awaiting:
+            return False
+        while self._events and not self._awaiting:
+            try:
+                self._announce_now()
+            except Exception:
+                _log.exception("while a run was being settled, a listener failed; it is passed over")
+        self.waiting = bool(self._events or self._awaiting)
+        return not self.waiting
+
+
+def _leave(outcome: Any) -> None:
+    """Await nothing of it; a coroutine that is never awaited would warn of that."""
+    if inspect.iscoroutine(outcome):
+        outcome.close()

@@ -1,0 +1,417 @@
+"""The record of one run: what was said and what is still open.
+
+Every step is written down synchronously: the transcript, the events, what the store has to keep. The ``finish_*``
+methods close what is open and do nothing where nothing is; a run that goes well calls them one after the other,
+and settling calls all of them, so that every ending leaves the same shape.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Sequence
+from typing import Literal, TypeVar
+from uuid import uuid4
+
+from anyio import CancelScope
+from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from ..concurrency import DONE, AbortSource, Deferred, native_cancel_requests
+from ..events.agent import (
+    AgentEndEvent,
+    AgentEvent,
+    AgentStartEvent,
+    MessageEndEvent,
+    MessageStartEvent,
+    MessageUpdateEvent,
+    RunOutcome,
+    ToolExecutionEndEvent,
+    ToolExecutionStartEvent,
+    ToolExecutionUpdateEvent,
+    TurnEndEvent,
+    TurnStartEvent,
+)
+from ..events.stream import StreamEvent
+from ..stream.message_stream import MessageStream
+from ..tools.call import CallSlot
+from ..tools.outcome import CallOutcome
+from ..tools.watch import where_it_waits
+from ..types.content import ToolCall
+from ..types.messages import AssistantMessage, Message, ToolResultMessage, UserMessage
+from ..types.usage import Usage
+from .config import AgentConfig
+from .outbox import ListenerList, MessageStore, Outbox
+from .result import RunResult
+
+_log = logging.getLogger(__name__)
+
+__all__ = ("Run", "RunPhase")
+
+AnyMessage = TypeVar("AnyMessage", bound=UserMessage | AssistantMessage | ToolResultMessage)
+
+RunPhase = Literal["idle", "loading", "waiting", "streaming", "tools", "between_turns", "settling"]
+"""What a run is doing: reading the thread, waiting for the first token, receiving, running tools, and so on."""
+
+
+class Run:
+    """One run of an agent, from its first event to its last."""
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        messages: list[Message],
+        listeners: ListenerList,
+        *,
+        run_id: str | None = None,
+        store: MessageStore | None = None,
+    ) -> None:
+        self.id = run_id or uuid4().hex
+        # A caller may give the same run id twice; message ids are unique all the same.
+        self._id_prefix = uuid4().hex if run_id else self.id
+        self.config = config
+        self.messages = messages
+        """The transcript. The run appends to it and never changes what is there."""
+        self.first_new = len(messages)
+        self.signal = AbortSource()
+        self.scope = CancelScope()
+        self.outbox = Outbox(listeners, self.signal, store)
+        self.phase: RunPhase = "loading"
+        self.outcome: RunOutcome = "completed"
+        self.aborted = False
+        self.abort_reason: str | None = None
+        self.limit: tuple[str, float] | None = None
+        self.error: Exception | None = None
+        """The model's error that ended the run."""
+        self.fatal: BaseException | None = None
+        """An error, not a tool's and not the model's, that was noticed where it could not be raised."""
+        self.usage = Usage()
+        self.turn = 0
+        self.tool_calls = 0
+        self.last_text = ""
+        self.native_cancels = native_cancel_requests()
+
+        self.stream: MessageStream | None = None
+        self.slots: list[CallSlot] = []
+        self.pump: TaskGroup | None = None
+        """Where events are handed on that come from code that does not wait."""
+        self._agent_open = False
+        self._turn_open = False
+        self._answer_started = False
+        self._answer_open = False
+        self._calls_open = False
+        self.answer: AssistantMessage | None = None
+        self._results: list[ToolResultMessage] = []
+        self._answered = 0
+        self._ids = 0
+        self._watchdog: threading.Timer | None = None
+
+    # --- ending it ---------------------------------------------------------------------------
+
+    def abort(self, reason: str | None) -> None:
+        """End the run from outside: whatever it waits for is cancelled, and the signal is set."""
+        if self.aborted or self.phase in ("settling", "idle"):
+            return
+        self.aborted, self.abort_reason = True, reason
+        self._set_signals(reason)
+        self.scope.cancel()
+
+    def fail(self, error: BaseException) -> None:
+        """End the run because of an error that cannot be raised where it was noticed."""
+        if self.fatal is None:
+            self.fatal = error
+        self._set_signals("the run failed")
+        self.scope.cancel()
+
+    def reach_limit(self, name: str, bound: float) -> None:
+        """Note which limit ends the run; the first one counts."""
+        if self.limit is None:
+            self.limit = (name, bound)
+            self._set_signals(f"the run reached {name}={bound:g}")
+
+    def _set_signals(self, reason: str | None) -> None:
+        self.signal.set(reason)
+        for slot in self.slots:
+            if slot.signal is not None:
+                slot.signal.set(reason)
+
+    def why_ended(self) -> str | None:
+        """Why calls of this run were cancelled, for the model to read."""
+        if self.limit is not None:
+            return f"the run reached its limit {self.limit[0]}"
+        if self.aborted:
+            return f"the run was aborted{f' ({self.abort_reason})' if self.abort_reason else ''}"
+        return None
+
+    # --- the run and its turns ---------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """Whether ``agent_start`` was said and ``agent_end`` was not."""
+        return self._agent_open
+
+    def start_agent(self) -> None:
+        """Say ``agent_start``."""
+        self._agent_open = True
+        if self.outbox.is_heard:
+            self.outbox.say(AgentStartEvent(self.id))
+
+    def start_turn(self, prompts: Sequence[Message]) -> None:
+        """Begin a turn with what is said to the model; all of it is in the transcript before anybody hears of it."""
+        self.turn += 1
+        self._turn_open = True
+        self.answer = None
+        self._results = []
+        self._calls_open = False
+        events: list[AgentEvent] = [TurnStartEvent(self.turn)]
+        for prompt in prompts:
+            message = self._stamp(prompt)
+            self.messages.append(message)
+            self.outbox.keep(message)
+            events += (MessageStartEvent(message), MessageEndEvent(message))
+        if self.outbox.is_heard:
+            self.outbox.say(*events)
+
+    def finish_turn(self) -> None:
+        """Say ``turn_end``, if a turn is open."""
+        if not self._turn_open:
+            return
+        self._turn_open = False
+        if self.outbox.is_heard:
+            answer = self.answer if self.answer is not None else AssistantMessage(stop_reason="aborted")
+            self.outbox.say(TurnEndEvent(answer, self._results))
+
+    def finish_agent(self, outcome: RunOutcome) -> None:
+        """Say ``agent_end``, if the run was begun and not ended."""
+        if not self._agent_open:
+            return
+        self._agent_open = False
+        self.outcome = outcome
+        if self.outbox.is_heard:
+            self.outbox.say(AgentEndEvent(self.new_messages, outcome))
+
+    # --- messages ----------------------------------------------------------------------------
+
+    @property
+    def new_messages(self) -> list[Message]:
+        """What the run has added to the transcript."""
+        return self.messages[self.first_new :]
+
+    def _stamp(self, message: AnyMessage, **more: object) -> AnyMessage:
+        """The message as it enters the transcript: with an id, a time and the run it belongs to."""
+        return message.model_copy(
+            update={
+                **more,
+                "id": message.id or self._new_id(),
+                "timestamp": message.timestamp if message.timestamp is not None else time.time(),
+                "run_id": self.id,
+            }
+        )
+
+    def _new_id(self) -> str:
+        self._ids += 1
+        return f"{self._id_prefix}-{self._ids}"
+
+    def _origin(self, message: AssistantMessage) -> dict[str, str]:
+        """Which model was asked, where the message itself does not say: it may have failed before it began."""
+        if message.model_id:
+            return {}
+        spec = self.config.model.spec
+        return {"provider_id": spec.provider, "model_id": spec.id, "api": message.api or spec.api}
+
+    def open_answer(self, stream: MessageStream) -> None:
+        """The model is being asked; its answer comes from ``stream``."""
+        self.stream = stream
+        self._answer_open = True
+        self._answer_started = False
+
+    def relay(self, event: StreamEvent) -> None:
+        """Announce one event of the answer."""
+        if not self.outbox.is_heard or event.is_terminal:
+            return
+        if not self._answer_started:
+            self._start_answer(event.partial)
+        if event.type != "start":
+            self.outbox.say(MessageUpdateEvent(event))
+
+    def _start_answer(self, message: AssistantMessage | None) -> None:
+        self._answer_started = True
+        self.outbox.say(MessageStartEvent(message if message is not None else AssistantMessage()))
+
+    def finish_answer(self, message: AssistantMessage | None = None) -> None:
+        """Close the model's message: with ``message``, or with what had arrived of it.
+
+        A message without content does not enter the transcript: vendors refuse it.
+        """
+        if not self._answer_open:
+            return
+        self._answer_open = False
+        if message is None:
+            assert self.stream is not None
+            message = self.stream.broken_message().model_copy(
+                update={"stop_reason": "aborted", "error_message": self.why_ended()}
+            )
+        self.stream = None
+        message = self._stamp(message, **self._origin(message))
+        self.answer = message
+        if message.usage is not None:
+            self.usage = self.usage + message.usage
+        if message.content:
+            self.last_text = message.text
+            self.messages.append(message)
+            self.outbox.keep(message)
+        if self.outbox.is_heard:
+            end = MessageEndEvent(message)
+            if self._answer_started:
+                self.outbox.say(end)
+            else:
+                self._answer_started = True
+                self.outbox.say(MessageStartEvent(message), end)
+
+    # --- calls -------------------------------------------------------------------------------
+
+    def open_calls(self, calls: Sequence[ToolCall]) -> list[CallSlot]:
+        """Begin the batch of calls of the answer."""
+        self._calls_open = True
+        self.slots = [CallSlot(call) for call in calls]
+        self.tool_calls += len(calls)
+        self._answered = 0
+        return self.slots
+
+    async def call_started(self, slot: CallSlot) -> None:
+        """Say ``tool_execution_start``."""
+        self._announce_call(slot)
+        if self.outbox.waiting:
+            await self.outbox.flush()
+
+    def _announce_call(self, slot: CallSlot) -> None:
+        if slot.announced:
+            return
+        slot.announced = True
+        if self.outbox.is_heard:
+            self.outbox.say(ToolExecutionStartEvent(slot.call.id, slot.call.name, slot.call.arguments))
+
+    def call_updated(self, slot: CallSlot, partial_result: object) -> Awaitable[None]:
+        """Say ``tool_execution_update``. The event is on its way at once; awaiting waits until all have heard it."""
+        if not self.outbox.is_heard:
+            return DONE
+        try:
+            self.outbox.say(ToolExecutionUpdateEvent(slot.call.id, slot.call.name, slot.call.arguments, partial_result))
+        except (Exception, KeyboardInterrupt, SystemExit) as error:
+            # A listener's bug is not the tool's: it ends the run, and the tool is cancelled like the others.
+            self.fail(error)
+        if not self.outbox.waiting:
+            return DONE
+        if self.pump is not None:
+            self.pump.start_soon(self._flush_for_tool)
+        return Deferred(self._flush_for_tool)
+
+    async def _flush_for_tool(self) -> None:
+        try:
+            await self.outbox.flush()
+        except (Exception, KeyboardInterrupt, SystemExit) as error:
+            self.fail(error)
+            await checkpoint_if_cancelled()
+
+    def call_cancelled(self, slot: CallSlot) -> None:
+        """Watch over the calls that are being cancelled: what is not over in time is named in a warning."""
+        if self._watchdog is None:
+            # A thread, because the event loop may be the very thing that the tool holds up, and because a single
+            # call has no task group in which a watching task could live.
+            self._watchdog = threading.Timer(self.config.limits.settle_timeout, self._name_what_goes_on)
+            self._watchdog.daemon = True
+            self._watchdog.start()
+
+    def _name_what_goes_on(self) -> None:
+        for slot in tuple(self.slots):
+            if slot.cancelled_at is not None and slot.outcome is None:
+                _log.warning(
+                    "run %s waits for tool %r (call %s), which was cancelled %g s ago and goes on at %s",
+                    self.id,
+                    slot.call.name,
+                    slot.call.id,
+                    self.config.limits.settle_timeout,
+                    where_it_waits(slot.coroutine),
+                )
+
+    def stop_watching(self) -> None:
+        """Nothing of the run goes on any more."""
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+            self._watchdog.join()
+            self._watchdog = None
+
+    async def call_ended(self, slot: CallSlot) -> None:
+        """Store the result, then say ``tool_execution_end``."""
+        self._close_call(slot)
+        if self.outbox.waiting:
+            await self.outbox.flush()
+
+    def _close_call(self, slot: CallSlot) -> None:
+        outcome = slot.outcome
+        assert outcome is not None
+        if slot.answer is not None:
+            return
+        self._announce_call(slot)
+        slot.answer = outcome.message(id=self._new_id(), timestamp=time.time(), run_id=self.id)
+        self.outbox.keep(slot.answer)
+        if self.outbox.is_heard:
+            self.outbox.say(
+                ToolExecutionEndEvent(
+                    slot.call.id,
+                    slot.call.name,
+                    outcome.result,
+                    outcome.is_error,
+                    outcome.result.terminate,
+                    str(outcome.ending),
+                    outcome.block_reason is not None,
+                    outcome.block_reason,
+                )
+            )
+
+    async def call_answered(self, slot: CallSlot) -> None:
+        """In a sequential batch: put the result into the transcript before the next call begins."""
+        self._answer_calls()
+        if self.outbox.waiting:
+            await self.outbox.flush()
+
+    def _answer_calls(self) -> None:
+        """Put results into the transcript, in the order of the calls, as far as all before them are there."""
+        while self._answered < len(self.slots):
+            answer = self.slots[self._answered].answer
+            if answer is None:
+                return
+            self._answered += 1
+            self._results.append(answer)
+            self.messages.append(answer)
+            if self.outbox.is_heard:
+                self.outbox.say(MessageStartEvent(answer), MessageEndEvent(answer))
+
+    def finish_calls(self) -> None:
+        """Close the batch: calls without an outcome were cancelled, and every result enters the transcript in order."""
+        if self.answer is not None and not self._calls_open:
+            self.open_calls(self.answer.tool_calls)
+        for slot in self.slots:
+            if slot.outcome is None:
+                slot.outcome = CallOutcome.cancelled(slot.call, self.why_ended(), started=slot.started)
+            self._close_call(slot)
+        self._answer_calls()
+        self.slots = []
+        self.stop_watching()
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def result(self) -> RunResult:
+        """What the run came to."""
+        return RunResult(
+            run_id=self.id,
+            outcome=self.outcome,
+            text=self.last_text,
+            messages=self.new_messages,
+            usage=self.usage,
+            error=self.error,
+            abort_reason=self.abort_reason,
+            limit=self.limit[0] if self.limit is not None else None,
+            limit_value=self.limit[1] if self.limit is not None else None,
+        )

@@ -1,0 +1,96 @@
+"""What is true of an agent now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..events.agent import RunOutcome
+from ..providers.base import BoundModel
+from ..tools.definition import AgentTool, check_unique_names
+from ..types.messages import AssistantMessage, Message
+from ..types.model import ReasoningControl
+from .run import Run, RunPhase
+
+__all__ = ("AgentState",)
+
+
+class AgentState:
+    """The transcript and settings of an agent, and what its run is doing.
+
+    Settings may be changed at any time and hold from the next run on. ``messages`` and ``tools`` are given as new
+    lists: change them by assigning.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: BoundModel,
+        system_prompt: str,
+        tools: Sequence[AgentTool],
+        reasoning: ReasoningControl | None,
+        messages: list[Message],
+    ) -> None:
+        self.model = model
+        self.system_prompt = system_prompt
+        self.reasoning = reasoning
+        self.transcript = messages
+        """The transcript itself; runs append to it. Read it, and leave changing it to the agent."""
+        self._tools: tuple[AgentTool, ...] = ()
+        self.tools = list(tools)
+        self.run: Run | None = None
+        """The run that is going on."""
+        self.last_outcome: RunOutcome | None = None
+        self.error: Exception | None = None
+        """The model's error that ended the last run."""
+
+    @property
+    def tools(self) -> list[AgentTool]:
+        """The tools; assigning refuses two with one name (``DuplicateToolName``)."""
+        return list(self._tools)
+
+    @tools.setter
+    def tools(self, tools: Sequence[AgentTool]) -> None:
+        for tool in tools:
+            if not isinstance(tool, AgentTool):  # pyright: ignore[reportUnnecessaryIsInstance] - a common mistake
+                raise TypeError(f"a tool is an AgentTool, not {type(tool).__name__}; decorate functions with @tool")
+        check_unique_names(tools)
+        self._tools = tuple(tools)
+
+    @property
+    def messages(self) -> list[Message]:
+        """The transcript."""
+        return list(self.transcript)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a run is going on."""
+        return self.run is not None
+
+    @property
+    def phase(self) -> RunPhase:
+        """What the run is doing: ``loading``, ``waiting`` for the first token, ``streaming``, running ``tools``,
+        ``between_turns``, ``settling``; ``idle`` when there is none."""
+        return self.run.phase if self.run is not None else "idle"
+
+    @property
+    def run_id(self) -> str | None:
+        """The id of the run that is going on."""
+        return self.run.id if self.run is not None else None
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether the model is answering."""
+        return self.run is not None and self.run.stream is not None
+
+    @property
+    def streaming_message(self) -> AssistantMessage | None:
+        """The model's message as far as it has arrived."""
+        stream = self.run.stream if self.run is not None else None
+        return stream.message if stream is not None else None
+
+    @property
+    def pending_tool_calls(self) -> set[str]:
+        """The ids of the calls that have begun and not ended."""
+        if self.run is None:
+            return set()
+        return {slot.call.id for slot in self.run.slots if slot.announced and slot.answer is None}

@@ -1,0 +1,1 @@
+"""The command line: ``cubepi-anyio``, and ``python -m cubepi_anyio``."""

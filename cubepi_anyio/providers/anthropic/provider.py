@@ -1,0 +1,136 @@
+"""Joins request, HTTP and response of Anthropic's Messages API."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Self
+
+from pydantic import SecretStr
+
+from ...errors import ProviderAuthFailed
+from ...stream.message_stream import MessageStream
+from ...types.messages import Message
+from ...types.model import Model, ToolChoice
+from ...types.tool import ToolDefinition
+from ..base import BaseProvider, StreamOptions
+from ..exchange import Exchange
+from ..http import AsyncHttpClient, HttpClient, Timeouts, checked_base_url
+from .cache import CacheRetention
+from .request import API, build_payload
+from .response import AnthropicReader
+
+__all__ = ("AnthropicProvider",)
+
+_KEY_VARIABLE = "ANTHROPIC_API_KEY"
+_DEFAULT_BASE_URL = "https://api.anthropic.com"
+
+
+class AnthropicProvider(BaseProvider):
+    """Models behind Anthropic's Messages API, or behind whatever speaks it.
+
+    ``api_key`` is by default the environment variable ``ANTHROPIC_API_KEY``, ``base_url`` is ``ANTHROPIC_BASE_URL`` or
+    Anthropic's own address; ``/v1/messages`` is appended to it, as Anthropic's SDK does. ``http_client`` is an
+    ``httpx.AsyncClient`` (or ``httpx2``'s) to use instead of our own; it is not closed. ``extra_headers`` and
+    ``extra_body`` go with every request, the body merged key by key. ``cache_retention`` is how long the vendor keeps
+    prompts.
+
+    Constructing it needs neither a key nor an event loop. Close its connections with ``aclose()`` or by using it as a
+    context manager; it can be used again afterwards, also in another event loop.
+    """
+
+    api = API
+
+    def __init__(
+        self,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        provider_id: str = "anthropic",
+        http_client: AsyncHttpClient | None = None,
+        timeouts: Timeouts | None = None,
+        max_concurrent_requests: int = 256,
+        extra_headers: Mapping[str, str] | None = None,
+        extra_body: Mapping[str, Any] | None = None,
+        anthropic_version: str = "2023-06-01",
+        cache_retention: CacheRetention = "short",
+    ) -> None:
+        super().__init__(provider_id=provider_id)
+        key = api_key if api_key is not None else os.environ.get(_KEY_VARIABLE, "")
+        self._api_key = SecretStr(key.strip())
+        self._url = checked_base_url(base_url or os.environ.get("ANTHROPIC_BASE_URL") or _DEFAULT_BASE_URL)
+        self._url += "/v1/messages"
+        self._extra_headers = {name.lower(): value for name, value in (extra_headers or {}).items()}
+        self._extra_body = dict(extra_body or {})
+        self._anthropic_version = anthropic_version
+        self._cache_retention: CacheRetention = cache_retention
+        self._http = HttpClient(
+            http_client=http_client, timeouts=timeouts, max_concurrent_requests=max_concurrent_requests
+        )
+
+    async def __aenter__(self) -> Self:
+        await self._http.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop. A checkpoint."""
+        await self._http.aclose()
+
+    async def stream(
+        self,
+        model: Model,
+        messages: list[Message],
+        *,
+        system_prompt: str = "",
+        tools: list[ToolDefinition] | None = None,
+        options: StreamOptions | None = None,
+        tool_choice: ToolChoice | None = None,
+    ) -> MessageStream:
+        """Return the stream of one answer; the request is sent when the stream is entered.
+
+        What goes wrong is an ``error`` event with a ``ProviderError``, a missing key included.
+        """
+        options = options if options is not None else StreamOptions()
+        payload = partial(
+            build_payload,
+            model,
+            list(messages),
+            system_prompt=system_prompt,
+            tools=tools,
+            tool_choice=tool_choice,
+            reasoning=options.reasoning,
+            max_output_tokens=options.max_output_tokens,
+            temperature=options.temperature,
+            cache_retention=self._cache_retention,
+        )
+        exchange = Exchange(
+            client=self._http,
+            url=self._url,
+            model=model,
+            provider_id=self.provider_id,
+            api=self.api,
+            options=options,
+            observers=self.observers,
+            payload=payload,
+            extra_body=self._extra_body,
+            headers=partial(self._headers, options.extra_headers or {}),
+            reader=AnthropicReader,
+            key_hint=_KEY_VARIABLE,
+        )
+        return MessageStream(exchange.run)
+
+    def _headers(self, extra: Mapping[str, str]) -> dict[str, str]:
+        """Make the request's headers; later ones replace earlier ones of the same name, whatever its letters."""
+        headers = {"accept": "text/event-stream, application/json", "anthropic-version": self._anthropic_version}
+        key = self._api_key.get_secret_value()
+        if key:
+            headers["x-api-key"] = key
+        headers |= self._extra_headers
+        headers |= {name.lower(): value for name, value in extra.items()}
+        if not headers.keys() & {"x-api-key", "authorization"}:
+            raise ProviderAuthFailed(f"there is no API key; set {_KEY_VARIABLE} or give api_key=")
+        return headers

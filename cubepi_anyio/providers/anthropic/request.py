@@ -1,0 +1,293 @@
+"""Messages and tools to the payload of Anthropic's Messages API. Pure, and linear in the transcript.
+
+What the vendor refuses never goes out: empty text, unsigned thinking, another vendor's signatures and blocks, two turns
+of one side in a row, a tool's result apart from the others of its batch. The rules are those of the "Messages" page of
+Anthropic's API reference and of its guides on tool use and extended thinking.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from ...types.content import (
+    Content,
+    DocumentContent,
+    ImageContent,
+    OpaqueContent,
+    TextContent,
+    ThinkingContent,
+    ToolCall,
+)
+from ...types.json import JsonObject
+from ...types.messages import AssistantMessage, Message, ToolResultMessage, UserMessage
+from ...types.model import Model, ReasoningControl, ToolChoice
+from ...types.tool import ToolDefinition
+from .cache import CacheRetention as CacheRetention
+from .cache import mark_cache
+
+__all__ = ("API", "CacheRetention", "build_payload", "convert_messages")
+
+API = "anthropic-messages"
+"""The name of the wire format; messages that came over it remember it."""
+
+_MIN_BUDGET_TOKENS = 1024  # the least the API takes, and the least we leave for the answer itself
+_BUDGET_TOKENS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "max": 32768}
+_BROKEN = ("aborted", "error", "length")
+_BASE64_MEDIA_TYPES = {"iVBOR": "image/png", "/9j/": "image/jpeg", "R0lGOD": "image/gif", "UklGR": "image/webp"}
+
+
+def build_payload(
+    model: Model,
+    messages: Sequence[Message],
+    *,
+    system_prompt: str = "",
+    tools: Sequence[ToolDefinition] | None = None,
+    tool_choice: ToolChoice | None = None,
+    reasoning: ReasoningControl | None = None,
+    max_output_tokens: int | None = None,
+    temperature: float | None = None,
+    cache_retention: CacheRetention = "short",
+) -> JsonObject:
+    """Make the body of a streamed request; nothing of ``messages`` is changed, and no dict we mark is shared."""
+    payload: JsonObject = {
+        "model": model.id,
+        "max_tokens": max_output_tokens if max_output_tokens is not None else model.max_tokens,
+        "messages": convert_messages(messages, provider_id=model.provider),
+        "stream": True,
+    }
+    if system_prompt.strip():
+        payload["system"] = system_prompt
+    if tools:
+        payload["tools"] = [_tool(tool) for tool in tools]
+        if tool_choice is not None:
+            payload["tool_choice"] = _tool_choice(tool_choice)
+    temperature = temperature if temperature is not None else model.temperature
+    if temperature is not None:
+        payload["temperature"] = temperature
+    if reasoning is not None:
+        _add_thinking(payload, model, reasoning)
+    mark_cache(payload, cache_retention)
+    return payload
+
+
+def _tool(tool: ToolDefinition) -> JsonObject:
+    described: JsonObject = {"name": tool.name}
+    if tool.description:
+        described["description"] = tool.description
+    described["input_schema"] = {"type": "object", **tool.parameters} if tool.parameters else _NO_PARAMETERS
+    return described
+
+
+_NO_PARAMETERS: JsonObject = {"type": "object", "properties": {}}
+
+
+def _tool_choice(choice: ToolChoice) -> JsonObject:
+    match choice:
+        case "auto" | "none":
+            return {"type": choice}
+        case "required":
+            return {"type": "any"}
+        case _:
+            return {"type": "tool", "name": choice}
+
+
+# --- thinking --------------------------------------------------------------------------------
+
+
+def _add_thinking(payload: JsonObject, model: Model, reasoning: ReasoningControl) -> None:
+    """Say how much the model may think, where the rest of the request allows it to."""
+    if reasoning.mode == "off":
+        if model.reasoning:
+            payload["thinking"] = {"type": "disabled"}
+        return
+    if payload.get("tool_choice", {}).get("type") in ("any", "tool"):
+        return  # the API lets a model think or be forced to call a tool, not both
+    if reasoning.mode == "auto":
+        effort = "low" if reasoning.effort == "minimal" else reasoning.effort
+        thinking: JsonObject | None = {"type": "adaptive"}
+        payload["output_config"] = {"effort": effort}
+    else:
+        thinking = _thinking_with_budget(payload, model, reasoning)
+    if thinking is None:
+        return
+    if reasoning.summary != "none":
+        thinking["display"] = "summarized"
+    payload["thinking"] = thinking
+    payload.pop("temperature", None)  # a model that thinks has none
+
+
+def _thinking_with_budget(payload: JsonObject, model: Model, reasoning: ReasoningControl) -> JsonObject | None:
+    """Give thinking its tokens on top of the answer's, as far as the window reaches."""
+    if _goes_on_without_thinking(payload["messages"]):
+        return None
+    given = reasoning.budget_tokens
+    budget = max(given if given is not None else _BUDGET_TOKENS[reasoning.effort], _MIN_BUDGET_TOKENS)
+    max_tokens = min(payload["max_tokens"] + budget, model.context_window)
+    budget = min(budget, max_tokens - _MIN_BUDGET_TOKENS)
+    if budget < _MIN_BUDGET_TOKENS:
+        return None
+    payload["max_tokens"] = max_tokens
+    return {"type": "enabled", "budget_tokens": budget}
+
+
+def _goes_on_without_thinking(messages: list[JsonObject]) -> bool:
+    """Whether the request answers calls that were made without thinking, by another vendor's model for instance.
+
+    The API wants the turn that goes on after tool results to begin as it began before.
+    """
+    if len(messages) < 2 or messages[-1]["content"][0]["type"] != "tool_result":
+        return False
+    return messages[-2]["content"][0]["type"] not in ("thinking", "redacted_thinking")
+
+
+# --- messages --------------------------------------------------------------------------------
+
+
+def convert_messages(messages: Sequence[Message], *, provider_id: str = "") -> list[JsonObject]:
+    """Convert a transcript into turns; neighbours of one side become one turn, and empty ones vanish.
+
+    ``provider_id`` says who is asked: signed thinking and vendor blocks go back only to whom they came from.
+    """
+    turns: list[JsonObject] = []
+    for position, message in enumerate(messages):
+        if isinstance(message, AssistantMessage):
+            answered = _answered_after(messages, position) if message.stop_reason in _BROKEN else None
+            role, content = "assistant", _assistant_blocks(message, provider_id, answered)
+        elif isinstance(message, ToolResultMessage):
+            role, content = "user", [_tool_result(message)]
+        else:
+            role, content = "user", _user_blocks(message)
+        if not content:
+            continue
+        if turns and turns[-1]["role"] == role:
+            turns[-1]["content"] += content
+        else:
+            turns.append({"role": role, "content": content})
+    _trim_last_word(turns)
+    return turns
+
+
+def _trim_last_word(turns: list[JsonObject]) -> None:
+    """Cut white space off the text the model is to go on from; the API refuses it there."""
+    if turns and turns[-1]["role"] == "assistant" and turns[-1]["content"][-1]["type"] == "text":
+        last = turns[-1]["content"][-1]
+        last["text"] = last["text"].rstrip()
+
+
+def _user_blocks(message: UserMessage) -> list[JsonObject]:
+    return [block for content in message.content if (block := _content_block(content)) is not None]
+
+
+def _content_block(content: Content) -> JsonObject | None:
+    match content:
+        case TextContent():
+            return {"type": "text", "text": content.text} if content.text.strip() else None
+        case ImageContent():
+            return {"type": "image", "source": _image_source(content)}
+        case DocumentContent():
+            return _document(content)
+
+
+def _image_source(image: ImageContent) -> JsonObject:
+    if image.url is not None:
+        return {"type": "url", "url": image.url}
+    guess = (kind for start, kind in _BASE64_MEDIA_TYPES.items() if image.source.startswith(start))
+    return {"type": "base64", "media_type": image.media_type or next(guess, "image/png"), "data": image.source}
+
+
+def _document(document: DocumentContent) -> JsonObject:
+    block: JsonObject = {"type": "document", "source": _document_source(document)}
+    if document.title:
+        block["title"] = document.title
+    return {**block, **(document.vendor or {})}
+
+
+def _document_source(document: DocumentContent) -> JsonObject:
+    if document.url is not None:
+        return {"type": "url", "url": document.url}
+    if document.media_type.startswith("text/"):
+        # The API takes text as text, and under this one media type only.
+        return {"type": "text", "media_type": "text/plain", "data": _decoded_text(document.source)}
+    return {"type": "base64", "media_type": document.media_type, "data": document.source}
+
+
+def _decoded_text(source: str) -> str:
+    try:
+        return base64.b64decode(source, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return source
+
+
+def _tool_result(message: ToolResultMessage) -> JsonObject:
+    block: JsonObject = {"type": "tool_result", "tool_use_id": _sendable_id(message.tool_call_id)}
+    content = [part for item in message.content if (part := _content_block(item)) is not None]
+    if message.is_error:
+        block["is_error"] = True
+        content = content or [{"type": "text", "text": "the tool failed and gave no reason"}]
+    if content:
+        block["content"] = content
+    return block
+
+
+def _assistant_blocks(message: AssistantMessage, provider_id: str, answered: set[str] | None) -> list[JsonObject]:
+    """Convert an answer; ``answered`` are the ids of its calls that have results, where some may have none."""
+    own = message.api == API and message.provider_id == provider_id
+    blocks: list[JsonObject] = []
+    for content in message.content:
+        match content:
+            case TextContent() if content.text.strip():
+                cited = content.vendor.get("citations") if own and content.vendor else None
+                blocks.append({"type": "text", "text": content.text} | ({"citations": cited} if cited else {}))
+            case ThinkingContent() if own and content.redacted is not None:
+                blocks.append({"type": "redacted_thinking", "data": content.redacted})
+            case ThinkingContent() if own and content.signature:
+                blocks.append({"type": "thinking", "thinking": content.thinking, "signature": content.signature})
+            case ToolCall() if answered is None or content.id in answered:
+                blocks.append(_tool_use(content, own=own))
+            case OpaqueContent() if own and (answered is None or not _is_left_open(content, message)):
+                blocks.append(content.data)
+            case _:
+                pass
+    # Thinking alone is no turn: the API wants something it led to.
+    return blocks if any(block["type"] not in ("thinking", "redacted_thinking") for block in blocks) else []
+
+
+def _tool_use(call: ToolCall, *, own: bool) -> JsonObject:
+    block: JsonObject = {
+        "type": "tool_use",
+        "id": _sendable_id(call.id),
+        "name": call.name,
+        "input": call.arguments,
+    }
+    return block | call.vendor if own and call.vendor else block
+
+
+def _answered_after(messages: Sequence[Message], position: int) -> set[str]:
+    """The ids of the results that stand directly after a message."""
+    answered: set[str] = set()
+    for index in range(position + 1, len(messages)):
+        message = messages[index]
+        if not isinstance(message, ToolResultMessage):
+            break
+        answered.add(message.tool_call_id)
+    return answered
+
+
+def _is_left_open(block: OpaqueContent, message: AssistantMessage) -> bool:
+    """Whether ``block`` is a call of a tool at the vendor's whose result never came."""
+    if not block.kind.endswith("tool_use"):
+        return False
+    results = (other.data.get("tool_use_id") for other in message.content if isinstance(other, OpaqueContent))
+    return block.data.get("id") not in results
+
+
+def _sendable_id(id: str) -> str:
+    """``id`` in the letters the API takes; other vendors use more."""
+    return id if _SENDABLE_ID.fullmatch(id) else re.sub(r"[^a-zA-Z0-9_-]", "_", id) or "_"
+
+
+_SENDABLE_ID: re.Pattern[Any] = re.compile(r"[a-zA-Z0-9_-]+")

@@ -1,0 +1,333 @@
+"""Messages and tools to the payload of Chat Completions. Pure, and linear in the transcript.
+
+What vendors refuse never goes out: empty text, another vendor's thinking and opaque data, arguments that are no JSON,
+calls without a result. The rules are those of "Create chat completion" in OpenAI's API reference; in what a vendor
+differs, its ``Quirks`` say.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic_core import to_json
+
+from ...errors import ProviderBadRequest, ToolDefinitionError
+from ...types.content import (
+    Content,
+    DocumentContent,
+    ImageContent,
+    OpaqueContent,
+    TextContent,
+    ThinkingContent,
+    ToolCall,
+)
+from ...types.json import JsonObject
+from ...types.messages import AssistantMessage, Message, ToolResultMessage, text_of
+from ...types.model import Model, ReasoningControl, ToolChoice
+from ...types.tool import ToolDefinition
+from .presets import Quirks
+from .schema import plain_parameters, strict_parameters
+
+__all__ = ("API", "StrictTools", "build_payload", "convert_messages", "is_strict")
+
+API = "openai-chat"
+"""The name of the wire format; messages that came over it remember it."""
+
+StrictTools = Literal["never", "possible", "always"]
+"""Which tools are strict: none, those whose schema allows it, or all, where one that does not is an error."""
+
+_BROKEN = ("aborted", "error", "length")
+_BASE64_MEDIA_TYPES = {"iVBOR": "image/png", "/9j/": "image/jpeg", "R0lGOD": "image/gif", "UklGR": "image/webp"}
+_STANDARD_QUIRKS = Quirks()
+
+
+def build_payload(
+    model: Model,
+    messages: Sequence[Message],
+    *,
+    system_prompt: str = "",
+    tools: Sequence[ToolDefinition] | None = None,
+    tool_choice: ToolChoice | None = None,
+    reasoning: ReasoningControl | None = None,
+    max_output_tokens: int | None = None,
+    temperature: float | None = None,
+    parallel_tool_calls: bool | None = None,
+    strict_tools: StrictTools = "never",
+    quirks: Quirks = _STANDARD_QUIRKS,
+) -> JsonObject:
+    """Make the body of a streamed request; nothing of ``messages`` is changed.
+
+    The most tokens of an answer are said where the call or the model says them; a model that keeps the default of
+    ``Model.max_tokens`` is left to the vendor's own limit, because many a served model has less room than that.
+    Raises ``ToolDefinitionError`` for a tool that cannot be sent.
+    """
+    payload: JsonObject = {"model": model.id, "messages": [], "stream": True}
+    if system_prompt.strip():
+        payload["messages"].append({"role": "system", "content": system_prompt})
+    payload["messages"] += convert_messages(
+        messages, provider_id=model.provider, quirks=quirks, thinks=_thinks(model, reasoning)
+    )
+    if quirks.stream_usage:
+        payload["stream_options"] = {"include_usage": True}
+    if tools:
+        payload["tools"] = [_tool(tool, strict_tools) for tool in tools]
+        if tool_choice is not None:
+            payload["tool_choice"] = _tool_choice(tool_choice)
+        if parallel_tool_calls is not None:
+            payload["parallel_tool_calls"] = parallel_tool_calls
+    if max_output_tokens is None and model.max_tokens != Model.model_fields["max_tokens"].default:
+        max_output_tokens = model.max_tokens
+    if max_output_tokens is not None:
+        payload[quirks.max_tokens_field] = max_output_tokens
+    temperature = temperature if temperature is not None else model.temperature
+    if temperature is not None and (quirks.reasoning_takes_temperature or not _thinks(model, reasoning)):
+        payload["temperature"] = temperature
+    if reasoning is not None and (reasoning.mode != "off" or model.reasoning):
+        payload |= _reasoning(reasoning, quirks)
+    return payload
+
+
+def _thinks(model: Model, reasoning: ReasoningControl | None) -> bool:
+    return model.reasoning if reasoning is None else reasoning.mode != "off"
+
+
+def _reasoning(reasoning: ReasoningControl, quirks: Quirks) -> JsonObject:
+    """Say how much the model may think, in the vendor's words."""
+    thinks = reasoning.mode != "off"
+    effort = ("xhigh" if reasoning.effort == "max" else reasoning.effort) if thinks else "none"
+    match quirks.reasoning_request:
+        case "effort":
+            return {"reasoning_effort": effort}
+        case "openrouter" if thinks and reasoning.budget_tokens is not None:
+            return {"reasoning": {"max_tokens": reasoning.budget_tokens}}
+        case "openrouter":
+            return {"reasoning": {"effort": effort}}
+        case "thinking":
+            return {"thinking": {"type": "enabled" if thinks else "disabled"}}
+        case _:
+            return {"chat_template_kwargs": {"enable_thinking": thinks}}
+
+
+# --- tools -----------------------------------------------------------------------------------
+
+
+def is_strict(tool: ToolDefinition, strict_tools: StrictTools) -> bool:
+    """Whether a tool goes out as a strict one. Raises ``ToolDefinitionError`` if it must and cannot."""
+    if strict_tools == "never":
+        return False
+    try:
+        strict_parameters(tool.name, tool.parameters)
+    except ToolDefinitionError:
+        if strict_tools == "always":
+            raise
+        return False
+    return True
+
+
+def _tool(tool: ToolDefinition, strict_tools: StrictTools) -> JsonObject:
+    function: JsonObject = {"name": tool.name}
+    if tool.description:
+        function["description"] = tool.description
+    if is_strict(tool, strict_tools):
+        function |= {"parameters": strict_parameters(tool.name, tool.parameters), "strict": True}
+    else:
+        function["parameters"] = plain_parameters(tool.name, tool.parameters)
+    return {"type": "function", "function": function}
+
+
+def _tool_choice(choice: ToolChoice) -> str | JsonObject:
+    if choice in ("auto", "required", "none"):
+        return choice
+    return {"type": "function", "function": {"name": choice}}
+
+
+# --- messages --------------------------------------------------------------------------------
+
+
+def convert_messages(
+    messages: Sequence[Message], *, provider_id: str = "", quirks: Quirks = _STANDARD_QUIRKS, thinks: bool = False
+) -> list[JsonObject]:
+    """Convert a transcript; messages that would be empty vanish.
+
+    ``provider_id`` says who is asked: thinking and vendor data go back only to whom they came from. ``thinks`` says
+    whether the model thinks, which matters to vendors that want to hear of it with every message.
+    """
+    return _Conversion(messages, provider_id, quirks, thinks).run()
+
+
+@dataclass(slots=True)
+class _Conversion:
+    messages: Sequence[Message]
+    provider_id: str
+    quirks: Quirks
+    thinks: bool
+
+    def run(self) -> list[JsonObject]:
+        converted: list[JsonObject] = []
+        shown: list[JsonObject] = []
+        for position, message in enumerate(self.messages):
+            if isinstance(message, ToolResultMessage):
+                converted.append(self._tool_result(message))
+                shown += self._shown(message)
+                continue
+            _append_user(converted, shown)
+            shown = []
+            if isinstance(message, AssistantMessage):
+                converted += self._assistant(message, position)
+            else:
+                _append_user(converted, self._parts(message.content))
+        _append_user(converted, shown)
+        return converted
+
+    # --- what people and tools say ---
+
+    def _parts(self, content: Sequence[Content]) -> list[JsonObject]:
+        return [part for block in content if (part := self._part(block)) is not None]
+
+    def _part(self, content: Content) -> JsonObject | None:
+        match content:
+            case TextContent():
+                return {"type": "text", "text": content.text} if content.text.strip() else None
+            case ImageContent():
+                return {"type": "image_url", "image_url": {"url": content.url or _image_url(content)}}
+            case DocumentContent():
+                return self._document(content)
+
+    def _document(self, document: DocumentContent) -> JsonObject:
+        name = document.title or "document.pdf"
+        if document.url is not None:
+            return self._document_at(document.url, name)
+        if document.media_type.startswith("text/"):
+            # There is no part for them, and models read them as well in the text.
+            title = f"{document.title}:\n" if document.title else ""
+            return {"type": "text", "text": title + _decoded_text(document.source)}
+        data = f"data:{document.media_type};base64,{document.source}"
+        if self.quirks.document_url == "document_url":
+            return {"type": "document_url", "document_url": data}
+        return {"type": "file", "file": {"filename": name, "file_data": data}}
+
+    def _document_at(self, url: str, name: str) -> JsonObject:
+        match self.quirks.document_url:
+            case "file":
+                return {"type": "file", "file": {"filename": name, "file_data": url}}
+            case "document_url":
+                return {"type": "document_url", "document_url": url}
+            case _:
+                raise ProviderBadRequest(
+                    "Chat Completions takes no document by its address; load it and give its content as source"
+                )
+
+    def _tool_result(self, message: ToolResultMessage) -> JsonObject:
+        """A result as text, which is all a tool message may have; the rest is shown after the batch."""
+        texts = [part["text"] for part in self._parts(message.content) if part["type"] == "text"]
+        if not texts:
+            texts = [_ABSENT[message.is_error] if not message.content else "(shown in the next message)"]
+        return {"role": "tool", "tool_call_id": self._id(message.tool_call_id), "content": "\n".join(texts)}
+
+    def _shown(self, message: ToolResultMessage) -> list[JsonObject]:
+        parts = [part for part in self._parts(message.content) if part["type"] != "text"]
+        said = f"What {message.tool_name} returned for call {self._id(message.tool_call_id)}:"
+        return [{"type": "text", "text": said}, *parts] if parts else []
+
+    # --- what the model said ---
+
+    def _assistant(self, message: AssistantMessage, position: int) -> list[JsonObject]:
+        own = message.api == API and message.provider_id == self.provider_id
+        calls = message.tool_calls
+        if message.stop_reason in _BROKEN:
+            answered = _answered_after(self.messages, position)
+            calls = [call for call in calls if call.id in answered]
+        text = text_of(message.content)
+        # Calls alone have a content of null: some vendors want the field, and some no empty text in it.
+        turn: JsonObject = {"role": "assistant", "content": text if text.strip() else None}
+        if calls:
+            turn["tool_calls"] = [self._call(call, own=own) for call in calls]
+        turn |= _extras(message, self.quirks) if own else {}
+        if turn["content"] is None and len(turn) == 2:
+            return []
+        self._add_thinking(turn, message, own=own)
+        return [turn]
+
+    def _add_thinking(self, turn: JsonObject, message: AssistantMessage, *, own: bool) -> None:
+        """Send the vendor's own thinking back, if it wants that and in its form."""
+        blocks = [block.thinking for block in message.content if isinstance(block, ThinkingContent)] if own else []
+        thinking = "".join(blocks)
+        match self.quirks.reasoning_replay:
+            case "reasoning_content" if thinking or self.thinks:
+                # A model that thinks refuses a transcript in which any answer lacks the field.
+                turn["reasoning_content"] = thinking
+            case "content_parts" if thinking:
+                text = [{"type": "text", "text": turn["content"]}] if turn["content"] else []
+                turn["content"] = [{"type": "thinking", "thinking": [{"type": "text", "text": thinking}]}, *text]
+            case _:
+                pass
+
+    def _call(self, call: ToolCall, *, own: bool) -> JsonObject:
+        arguments = to_json(call.arguments).decode()
+        function = {"name": call.name, "arguments": arguments}
+        extra = call.vendor or {} if own else {}
+        return {**extra, "id": self._id(call.id), "type": "function", "function": function}
+
+    def _id(self, call_id: str) -> str:
+        """``call_id`` as the vendor takes it; other vendors' ids are longer, or of other letters."""
+        if re.fullmatch(self.quirks.call_id_pattern, call_id):
+            return call_id
+        return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[: self.quirks.call_id_length]
+
+
+_ABSENT = {False: "(no output)", True: "the tool failed and gave no reason"}
+
+
+def _append_user(converted: list[JsonObject], parts: list[JsonObject]) -> None:
+    """Add a user message; text alone goes as a string, which every server takes."""
+    if all(part["type"] == "text" for part in parts):
+        text = "\n".join(part["text"] for part in parts)
+        if parts:
+            converted.append({"role": "user", "content": text})
+    else:
+        converted.append({"role": "user", "content": parts})
+
+
+def _extras(message: AssistantMessage, quirks: Quirks) -> JsonObject:
+    """What the vendor attached to its answer and wants back."""
+    found: JsonObject = {}
+    for block in message.content:
+        if isinstance(block, OpaqueContent):
+            found |= {kind: value for kind, value in block.data.items() if kind == block.kind}
+    extras: JsonObject = {}
+    if found.get("extra_content"):
+        extras["extra_content"] = found["extra_content"]
+    if found.get("audio", {}).get("id"):
+        extras["audio"] = {"id": found["audio"]["id"]}
+    if found.get("reasoning_details") and quirks.reasoning_replay == "reasoning_details":
+        extras["reasoning_details"] = found["reasoning_details"]
+    return extras
+
+
+def _answered_after(messages: Sequence[Message], position: int) -> set[str]:
+    """The ids of the results that stand directly after a message."""
+    answered: set[str] = set()
+    for index in range(position + 1, len(messages)):
+        message = messages[index]
+        if not isinstance(message, ToolResultMessage):
+            break
+        answered.add(message.tool_call_id)
+    return answered
+
+
+def _image_url(image: ImageContent) -> str:
+    guess = (kind for start, kind in _BASE64_MEDIA_TYPES.items() if image.source.startswith(start))
+    return f"data:{image.media_type or next(guess, 'image/png')};base64,{image.source}"
+
+
+def _decoded_text(source: str) -> str:
+    try:
+        return base64.b64decode(source, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return source

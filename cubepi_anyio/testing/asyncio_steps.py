@@ -1,0 +1,126 @@
+"""Counting steps on asyncio: every task of the work gets a coroutine that tells of its suspensions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextvars import copy_context
+from types import TracebackType
+from typing import Any
+
+from .steps import CURRENT_WATCH, StepWatch
+
+__all__ = ("run_on_asyncio",)
+
+
+class _CountedCoroutine(Coroutine[Any, Any, Any]):
+    """A coroutine that tells ``watch`` whenever it suspends, and in all else is the one it wraps.
+
+    ``cr_running`` and the like are there for ``inspect.getcoroutinestate``, by which anyio decides whether a task
+    has begun.
+    """
+
+    def __init__(self, inner: Coroutine[Any, Any, Any], watch: StepWatch) -> None:
+        self._inner = inner
+        self._watch = watch
+        self.__name__ = getattr(inner, "__name__", type(inner).__name__)
+        self.__qualname__ = getattr(inner, "__qualname__", self.__name__)
+
+    @property
+    def cr_running(self) -> bool:
+        return bool(getattr(self._inner, "cr_running", False))
+
+    @property
+    def cr_suspended(self) -> bool:
+        return bool(getattr(self._inner, "cr_suspended", False))
+
+    @property
+    def cr_frame(self) -> Any:
+        return getattr(self._inner, "cr_frame", None)
+
+    @property
+    def cr_code(self) -> Any:
+        return getattr(self._inner, "cr_code", None)
+
+    @property
+    def cr_await(self) -> Any:
+        return getattr(self._inner, "cr_await", None)
+
+    def send(self, value: Any) -> Any:
+        return self._step(lambda: self._inner.send(value))
+
+    def throw(self, typ: Any, val: Any = None, tb: TracebackType | None = None) -> Any:
+        if val is None and tb is None:
+            return self._step(lambda: self._inner.throw(typ))
+        return self._step(lambda: self._inner.throw(typ, val, tb))
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._inner.__await__()
+
+    def _step(self, resume: Callable[[], Any]) -> Any:
+        import asyncio  # noqa: PLC0415 - the package works without an asyncio loop
+
+        task = asyncio.current_task()
+        try:
+            trap = resume()
+        except BaseException:
+            if self._watch.is_due(task):
+                # Not now: the task is about to end, and an act from outside would find it ended.
+                asyncio.get_running_loop().call_soon(self._watch.fire)
+            raise
+        if self._watch.is_due(task):
+            self._fire_as_if_between_tasks(task)
+        return trap
+
+    def _fire_as_if_between_tasks(self, task: Any) -> None:
+        import asyncio  # noqa: PLC0415
+
+        loop = asyncio.get_running_loop()
+        # A scope that is cancelled by a task passes over that task at first. From outside there is no such task.
+        asyncio.tasks._leave_task(loop, task)
+        try:
+            self._watch.fire()
+        finally:
+            asyncio.tasks._enter_task(loop, task)
+
+
+async def run_on_asyncio(work: Callable[[], Awaitable[None]], watch: StepWatch, bound_seconds: float) -> bool:
+    """Run ``work`` in a task of its own; return whether it ended within ``bound_seconds``."""
+    import asyncio  # noqa: PLC0415
+
+    loop = asyncio.get_running_loop()
+    former = loop.get_task_factory()
+
+    def create(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
+        context = options.get("context")
+        found = context.get(CURRENT_WATCH) if context is not None else CURRENT_WATCH.get()
+        if found is not watch:
+            return _create(loop, coro, options)
+        task = _create(loop, _CountedCoroutine(coro, watch), options)
+        watch.living[task] = getattr(coro, "__qualname__", repr(coro))
+        task.add_done_callback(lambda ended: watch.living.pop(ended, None))
+        return task
+
+    def _create(loop: asyncio.AbstractEventLoop, coro: Any, options: dict[str, Any]) -> Any:
+        return asyncio.Task(coro, loop=loop, **options) if former is None else former(loop, coro, **options)
+
+    async def main() -> None:
+        await work()
+
+    context = copy_context()
+    context.run(CURRENT_WATCH.set, watch)
+    loop.set_task_factory(create)
+    try:
+        watch.main = task = loop.create_task(main(), context=context)
+        done, _ = await asyncio.wait({task}, timeout=bound_seconds)
+        in_time = bool(done)
+    finally:
+        if not watch.main.done():
+            watch.main.cancel()
+            await asyncio.wait({watch.main}, timeout=bound_seconds)
+        loop.set_task_factory(former)
+    if in_time and not task.cancelled():  # cancelled in its very last step, it returned all the same
+        task.result()
+    return in_time

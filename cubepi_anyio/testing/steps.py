@@ -1,0 +1,63 @@
+"""Counts the scheduler steps of a piece of work and of all tasks it starts, and acts between two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+__all__ = ("CURRENT_WATCH", "StepWatch", "uncounted")
+
+
+class StepWatch:
+    """The steps of one piece of work.
+
+    A step is what a task does between two suspensions; the last one of a task counts too. ``act`` is called once,
+    right after step number ``at``, as if from outside: no task of the work is running then. 0 means before the first.
+    """
+
+    def __init__(self, at: int | None) -> None:
+        self.at = at
+        self.act: Callable[[], None] | None = None
+        self.count = 0
+        self.acted = False
+        self.steps_after = 0
+        """Steps of the work's own first task since ``act`` was called."""
+        self.main: object = None
+        """The task that does the work itself; the others were started by it."""
+        self.living: dict[object, str] = {}
+        """The tasks that were started and have not ended, with their names."""
+        self.closed = False
+
+    def is_due(self, task: object) -> bool:
+        """Count a step of ``task``; whether ``fire()`` is to be called now."""
+        if self.closed:
+            return False
+        self.count += 1
+        if self.acted and task is self.main:
+            self.steps_after += 1
+        return not self.acted and self.count == self.at and self.act is not None
+
+    def fire(self) -> None:
+        """Do what is to be done, unless the work has ended meanwhile."""
+        if not self.closed and not self.acted and self.act is not None:
+            self.acted = True
+            self.act()
+
+    def others(self) -> list[str]:
+        """The names of the living tasks besides the work's own."""
+        return [name for task, name in self.living.items() if task is not self.main]
+
+
+CURRENT_WATCH: ContextVar[StepWatch | None] = ContextVar("cubepi_anyio_step_watch", default=None)
+"""The watch that counts the current task. Tasks inherit it from whoever starts them."""
+
+
+@contextmanager
+def uncounted() -> Generator[None, None, None]:
+    """Tasks started in the block are not the work's: neither their steps nor their lives are counted."""
+    token = CURRENT_WATCH.set(None)
+    try:
+        yield
+    finally:
+        CURRENT_WATCH.reset(token)

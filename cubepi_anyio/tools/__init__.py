@@ -1,0 +1,8 @@
+"""Define tools, check what a model sends them, and run the calls of a message."""
+
+from .definition import AgentTool as AgentTool
+from .definition import AgentToolResult as AgentToolResult
+from .definition import OnUpdate as OnUpdate
+from .definition import ToolContext as ToolContext
+from .outcome import CallEnding as CallEnding
+from .outcome import CallOutcome as CallOutcome

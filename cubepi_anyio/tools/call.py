@@ -1,0 +1,433 @@
+"""One call: find its tool, check its arguments, run it in a scope of its own, and say how it ended."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import math
+import threading
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+import anyio
+from anyio import CancelScope, NoEventLoopError, from_thread
+from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint_if_cancelled, current_token
+
+from ..concurrency import (
+    DONE,
+    AbortSignal,
+    AbortSource,
+    native_cancel_requests,
+    run_in_tasks,
+)
+from ..types.content import TextContent, ToolCall
+from ..types.messages import Message, ToolResultMessage
+from .definition import AgentTool, AgentToolResult, ToolContext
+from .hooks import ToolHooks
+from .outcome import CallEnding, CallOutcome
+from .threads import THREAD_NOTICE_SECONDS, ThreadCall
+from .validation import ArgumentsInvalid
+from .watch import Watched
+
+_log = logging.getLogger(__name__)
+
+__all__ = ("BatchPlan", "BatchReporter", "CallSlot", "run_call")
+
+
+class CallSlot:
+    """One call of a batch while it comes to its end; the outcome stays in it, whatever becomes of the task."""
+
+    __slots__ = (
+        "abort_reason",
+        "aborted",
+        "announced",
+        "answer",
+        "call",
+        "cancelled_at",
+        "coroutine",
+        "outcome",
+        "params",
+        "scope",
+        "signal",
+        "started",
+        "thread",
+        "tool",
+    )
+
+    def __init__(self, call: ToolCall) -> None:
+        self.call = call
+        self.tool: AgentTool | None = None
+        self.params: Any = None
+        self.outcome: CallOutcome | None = None
+        self.scope: CancelScope | None = None
+        self.signal: AbortSource | None = None
+        self.thread: ThreadCall | None = None
+        self.coroutine: Any = None
+        """The tool's coroutine while it runs."""
+        self.cancelled_at: float | None = None
+        """When a cancellation first reached the running tool, in seconds of the event loop's clock."""
+        self.aborted = False
+        self.abort_reason: str | None = None
+        self.announced = False
+        """Whether ``tool_execution_start`` was said."""
+        self.started = False
+        """Whether the tool's own code has begun."""
+        self.answer: ToolResultMessage | None = None
+        """The message that answers the call, made when ``tool_execution_end`` is said."""
+
+    def abort(self, reason: str | None) -> None:
+        """End this call alone."""
+        self.aborted, self.abort_reason = True, reason
+        if self.signal is not None:
+            self.signal.set(reason)
+        if self.scope is not None:
+            self.scope.cancel()
+
+
+class BatchReporter(Protocol):
+    """Whom a batch tells how its calls go."""
+
+    async def call_started(self, slot: CallSlot) -> None:
+        """The call is about to run."""
+        ...
+
+    def call_updated(self, slot: CallSlot, partial_result: object) -> Awaitable[None]:
+        """The running call reports progress. Works without being awaited."""
+        ...
+
+    def call_cancelled(self, slot: CallSlot) -> None:
+        """A cancellation has reached the running tool."""
+        ...
+
+    async def call_ended(self, slot: CallSlot) -> None:
+        """The call has its outcome."""
+        ...
+
+    async def call_answered(self, slot: CallSlot) -> None:
+        """In a sequential batch: everything about this call is said, the next may begin."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPlan:
+    """What the calls of one message have in common."""
+
+    tools: Mapping[str, AgentTool]
+    hooks: ToolHooks
+    reporter: BatchReporter
+    run_id: str
+    run_signal: AbortSignal
+    messages: Sequence[Message]
+    tool_timeout: float | None
+    """Seconds for tools without a timeout of their own."""
+    settle_timeout: float
+    """Seconds a cancelled tool may take to clean up before it is said to ignore its cancellation."""
+
+
+async def run_call(slot: CallSlot, plan: BatchPlan) -> None:
+    """Bring one call to its end and report it; whatever the tool raises becomes the outcome in ``slot``.
+
+    Leaves by exception only for what is not the tool's: a cancellation of the surroundings (an outcome that was
+    reached stays in ``slot``), an error of a hook or of the reporter, ``KeyboardInterrupt`` and ``SystemExit``.
+    """
+    if slot.outcome is None:
+        await _reach_outcome(slot, plan)
+    await plan.reporter.call_ended(slot)
+
+
+async def _reach_outcome(slot: CallSlot, plan: BatchPlan) -> None:
+    if slot.aborted:
+        slot.outcome = CallOutcome.aborted(slot.call, slot.abort_reason)
+        return
+    slot.scope = scope = CancelScope()
+    try:
+        with scope:
+            await _prepare(slot, plan)
+            if slot.outcome is None:
+                await _execute(slot, plan, scope)
+            if plan.hooks.after is not None:
+                await _after(slot, plan)
+    except anyio.get_cancelled_exc_class() as error:
+        # The type of the exception does not say who was cancelled; the state of the surroundings does.
+        if _surroundings_are_cancelled():
+            _keep_thread_outcome(slot, "the run was cancelled")
+            _note_lateness(slot, plan)
+            raise
+        slot.outcome = CallOutcome.failed(slot.call, _self_cancelled(error))
+    if slot.outcome is None:
+        slot.outcome = _outcome_of_cancelled(slot, plan)
+    _note_lateness(slot, plan)
+    if native_cancel_requests() > 0:
+        await _let_own_cancellation_pass()
+
+
+def _surroundings_are_cancelled() -> bool:
+    return anyio.current_effective_deadline() == -math.inf
+
+
+async def _let_own_cancellation_pass() -> None:
+    """Meet the ``Task.cancel()`` that a tool aimed at its own task, which is this call's, and ended before it hit."""
+    try:
+        await cancel_shielded_checkpoint()
+    except anyio.get_cancelled_exc_class():
+        if _surroundings_are_cancelled():
+            raise
+
+
+def _note_lateness(slot: CallSlot, plan: BatchPlan) -> None:
+    """Say so, where a call went on for longer than it may after it was cancelled."""
+    if slot.cancelled_at is None or slot.tool is None:
+        return
+    seconds = anyio.current_time() - slot.cancelled_at
+    grace = slot.tool.grace if slot.tool.cancellation == "cooperative" else 0.0
+    if seconds > plan.settle_timeout + grace:
+        slot.outcome = CallOutcome.ignored_cancellation(slot.call, slot.outcome, seconds)
+
+
+def _self_cancelled(error: BaseException) -> BaseException:
+    failure = RuntimeError("the tool cancelled itself")
+    failure.__cause__ = error
+    return failure
+
+
+def _outcome_of_cancelled(slot: CallSlot, plan: BatchPlan) -> CallOutcome:
+    """The call's own scope was cancelled: by its timeout, or by ``abort_tool_call``."""
+    timeout = _timeout_of(slot, plan)
+    why = "by the user" if slot.aborted else f"after {timeout:g} seconds"
+    _keep_thread_outcome(slot, why)
+    if slot.outcome is not None:
+        return slot.outcome
+    if slot.aborted:
+        return CallOutcome.aborted(slot.call, slot.abort_reason)
+    return CallOutcome.timed_out(slot.call, timeout or 0.0)
+
+
+def _keep_thread_outcome(slot: CallSlot, why: str) -> None:
+    """A cancelled call whose thread ended in time has its real outcome; one whose thread goes on is abandoned."""
+    thread = slot.thread
+    if thread is None or slot.outcome is not None:
+        return
+    if thread.abandoned:
+        _log.warning("tool %r does not look at its signal and is abandoned in its thread (%s)", slot.call.name, why)
+        slot.outcome = CallOutcome.abandoned(slot.call, why)
+    elif thread.finished and thread.error is None and isinstance(thread.value, AgentToolResult | str):
+        slot.outcome = CallOutcome.finished(slot.call, _as_result(slot, thread.value))
+
+
+# --- before the tool runs --------------------------------------------------------------------
+
+
+async def _prepare(slot: CallSlot, plan: BatchPlan) -> None:
+    """Find the tool and check the arguments; what is wrong becomes a refusal that the model can read."""
+    signal = plan.run_signal
+    if plan.hooks.resolve is not None:
+        resolved = await plan.hooks.resolve(slot.call, signal)
+        if resolved is not None:
+            slot.call = resolved.model_copy(update={"id": slot.call.id})
+    call = slot.call
+    slot.tool = tool = plan.tools.get(call.name)
+    if tool is None:
+        slot.outcome = CallOutcome.refused(call, _unknown_tool(call.name, plan.tools))
+    elif call.invalid_arguments is not None:
+        text = f"The arguments are not a JSON object: {call.invalid_arguments[:500]}"
+        slot.outcome = CallOutcome.refused(call, text)
+    else:
+        _validate(slot, tool)
+        if slot.outcome is None and plan.hooks.before is not None:
+            await _before(slot, tool, plan)
+
+
+def _unknown_tool(name: str, tools: Mapping[str, AgentTool]) -> str:
+    known = ", ".join(tools) if tools else "none"
+    return f"There is no tool named {name!r}. The tools are: {known}."
+
+
+def _validate(slot: CallSlot, tool: AgentTool) -> None:
+    try:
+        slot.params = tool.validate(slot.call.arguments)
+    except ArgumentsInvalid as invalid:
+        slot.outcome = CallOutcome.refused(slot.call, invalid.text)
+    except Exception as error:  # a validator of the user's own model may raise anything
+        slot.outcome = CallOutcome.failed(slot.call, error)
+
+
+async def _before(slot: CallSlot, tool: AgentTool, plan: BatchPlan) -> None:
+    assert plan.hooks.before is not None
+    decision = await plan.hooks.before(slot.call, slot.params, plan.run_signal)
+    if decision is None:
+        return
+    if decision.block:
+        reason = decision.reason or "The call was refused."
+        slot.outcome = CallOutcome.refused(slot.call, reason, by_hook=True)
+    elif decision.edited_args is not None:
+        slot.call = slot.call.model_copy(update={"arguments": decision.edited_args})
+        _validate(slot, tool)
+
+
+async def _after(slot: CallSlot, plan: BatchPlan) -> None:
+    outcome = slot.outcome
+    assert plan.hooks.after is not None
+    if outcome is None or outcome.ending is CallEnding.REFUSED:
+        return
+    change = await plan.hooks.after(slot.call, outcome.result, outcome.is_error, plan.run_signal)
+    if change is None:
+        return
+    given = {"content": change.content, "details": change.details, "terminate": change.terminate}
+    result = replace(outcome.result, **{key: value for key, value in given.items() if value is not None})
+    is_error = outcome.is_error if change.is_error is None else change.is_error
+    slot.outcome = replace(outcome, result=result, is_error=is_error)
+
+
+# --- running the tool ------------------------------------------------------------------------
+
+
+def _timeout_of(slot: CallSlot, plan: BatchPlan) -> float | None:
+    own = slot.tool.timeout if slot.tool is not None else None
+    return own if own is not None else plan.tool_timeout
+
+
+async def _execute(slot: CallSlot, plan: BatchPlan, scope: CancelScope) -> None:
+    tool = slot.tool
+    assert tool is not None
+    timeout = _timeout_of(slot, plan)
+    if timeout is not None:
+        scope.deadline = anyio.current_time() + timeout
+    slot.started = True
+    try:
+        result = await _invoke(slot, tool, plan)
+        if slot.outcome is None:
+            slot.outcome = CallOutcome.finished(slot.call, _as_result(slot, result))
+    except Exception as error:
+        slot.outcome = await _failed_or_cancelled(slot, error, scope, plan)
+    except BaseExceptionGroup as group:
+        # A group of errors and cancellations, from a task group of the tool's own: its errors are the outcome.
+        _, others = group.split(anyio.get_cancelled_exc_class())
+        if not isinstance(others, Exception):
+            raise
+        slot.outcome = await _failed_or_cancelled(slot, others, scope, plan)
+    scope.deadline = math.inf
+
+
+async def _failed_or_cancelled(slot: CallSlot, error: Exception, scope: CancelScope, plan: BatchPlan) -> CallOutcome:
+    """An error that a tool raised while it was being cancelled did not cause the end of the call."""
+    if not scope.cancel_called:
+        if slot.cancelled_at is not None and _surroundings_are_cancelled():
+            _log.debug("tool %r raised while its run was being cancelled", slot.call.name, exc_info=error)
+            await checkpoint_if_cancelled()
+        return CallOutcome.failed(slot.call, error)
+    outcome = _outcome_of_cancelled(slot, plan)
+    outcome.error = error
+    return outcome
+
+
+async def _invoke(slot: CallSlot, tool: AgentTool, plan: BatchPlan) -> Any:
+    keywords = _keywords(slot, tool, plan) if tool.accepts else {}
+    if tool.is_async:
+        slot.coroutine = tool.execute(slot.call.id, slot.params, **keywords)
+        watched = Watched(slot.coroutine, partial(_note_cancellation, slot, plan))
+        if tool.cancellation == "cooperative":
+            await _cooperatively(slot, tool.grace, watched)
+            return None
+        return await watched
+    signal = slot.signal if slot.signal is not None else AbortSource()
+    slot.thread = ThreadCall(partial(tool.execute, slot.call.id, slot.params, **keywords), signal)
+    notice = tool.grace if tool.cancellation == "cooperative" else THREAD_NOTICE_SECONDS
+    result = await slot.thread.run(notice)
+    if inspect.isawaitable(result):
+        result = await result
+    return result
+
+
+def _note_cancellation(slot: CallSlot, plan: BatchPlan) -> None:
+    """A cancellation reached the tool; it counts if it is meant for the call, not for a scope of the tool's own."""
+    if slot.cancelled_at is not None:
+        return
+    scope = slot.scope
+    if (scope is not None and scope.cancel_called) or plan.run_signal.is_set() or _surroundings_are_cancelled():
+        slot.cancelled_at = anyio.current_time()
+        plan.reporter.call_cancelled(slot)
+
+
+async def _cooperatively(slot: CallSlot, grace_seconds: float, work: Watched) -> None:
+    """Run a tool that wants to end by itself: a cancellation sets its signal, and reaches it when the grace is over.
+
+    The tool runs under a shield in a task of its own, beside a task that only waits to be cancelled, which is how a
+    cancellation by a scope and one by ``Task.cancel()`` are noticed alike. The outcome goes straight into the slot: the
+    cancellation goes on its way as soon as the tool has ended.
+    """
+    shield = CancelScope(shield=True)
+
+    async def run_under_shield() -> None:
+        with shield:
+            slot.outcome = CallOutcome.finished(slot.call, _as_result(slot, await work))
+        watching.cancel()
+
+    async def wait_for_cancellation() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            if slot.signal is not None and slot.outcome is None:
+                slot.signal.set("cancelled")
+            shield.deadline = anyio.current_time() + grace_seconds
+
+    with CancelScope() as watching:
+        await run_in_tasks((wait_for_cancellation, run_under_shield))
+
+
+def _keywords(slot: CallSlot, tool: AgentTool, plan: BatchPlan) -> dict[str, Any]:
+    keywords: dict[str, Any] = {}
+    slot.signal = signal = AbortSource()
+    if plan.run_signal.is_set():
+        signal.set(plan.run_signal.reason)
+    if "signal" in tool.accepts:
+        keywords["signal"] = signal
+    on_update = _Updater(slot, plan.reporter)
+    if "on_update" in tool.accepts:
+        keywords["on_update"] = on_update
+    if "context" in tool.accepts:
+        keywords["context"] = ToolContext(
+            tool_call_id=slot.call.id,
+            tool_name=slot.call.name,
+            run_id=plan.run_id,
+            signal=signal,
+            on_update=on_update,
+            messages=plan.messages,
+        )
+    return keywords
+
+
+class _Updater:
+    """``on_update``: reports progress when it is called; awaiting what it returns waits until all have heard."""
+
+    __slots__ = ("_loop", "_loop_thread", "_reporter", "_slot")
+
+    def __init__(self, slot: CallSlot, reporter: BatchReporter) -> None:
+        self._slot, self._reporter = slot, reporter
+        self._loop, self._loop_thread = current_token(), threading.get_ident()
+
+    def __call__(self, partial_result: object) -> Awaitable[None]:
+        slot = self._slot
+        if slot.outcome is not None:
+            return DONE  # the call has ended; whatever goes on in its name is not heard any more
+        if threading.get_ident() == self._loop_thread:
+            return self._reporter.call_updated(slot, partial_result)
+        try:
+            from_thread.run(self._report, partial_result)  # the thread waits until all have heard
+        except NoEventLoopError:  # a thread that the tool started by itself
+            from_thread.run_sync(self._reporter.call_updated, slot, partial_result, token=self._loop)
+        return DONE
+
+    async def _report(self, partial_result: object) -> None:
+        await self._reporter.call_updated(self._slot, partial_result)
+
+
+def _as_result(slot: CallSlot, value: Any) -> AgentToolResult:
+    if isinstance(value, AgentToolResult):
+        return value
+    if isinstance(value, str):
+        return AgentToolResult([TextContent(text=value)])
+    raise TypeError(
+        f"tool {slot.call.name!r} returned {type(value).__name__}; a tool returns an AgentToolResult or a string"
+    )

@@ -1,0 +1,61 @@
+"""What a model is: its name, limits, prices and how it reasons."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from .usage import ModelCost
+
+__all__ = ("Model", "ReasoningControl", "ToolChoice")
+
+ToolChoice = str
+"""``"auto"``, ``"required"`` (some tool), ``"none"``, or the name of the one tool the model must call."""
+
+
+class ReasoningControl(BaseModel):
+    """How much a model may think before it answers."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    mode: Literal["off", "auto", "on"] = "off"
+    effort: Literal["minimal", "low", "medium", "high", "max"] = "medium"
+    summary: Literal["none", "auto", "detailed", "summarized"] = "none"
+    budget_tokens: int | None = None
+    """An explicit number of thinking tokens, for models that take one; wins over ``effort``."""
+
+
+class Model(BaseModel):
+    """Name and limits of one model. ``provider`` and ``provider_id`` are the same field."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    id: str
+    provider: str = ""
+    api: str = ""
+    reasoning: bool = False
+    """Whether the model can think before it answers."""
+    context_window: int = 200_000
+    """Tokens of prompt and answer together."""
+    max_tokens: int = 8192
+    """The most tokens an answer may have."""
+    temperature: float | None = None
+    """``None`` leaves the choice to the vendor."""
+    cost: ModelCost | None = None
+
+    @property
+    def provider_id(self) -> str:
+        """The same as ``provider``."""
+        return self.provider
+
+    @model_validator(mode="before")
+    @classmethod
+    def _provider_id_is_provider(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "provider_id" in data:
+            fields = dict(cast("dict[str, Any]", data))
+            given = fields.pop("provider_id")
+            if fields.setdefault("provider", given) != given:
+                raise ValueError("provider and provider_id are the same field and were given different values")
+            return fields
+        return cast("Any", data)

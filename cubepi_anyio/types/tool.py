@@ -1,0 +1,19 @@
+"""What a model is told of a tool."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from .json import JsonObject
+
+__all__ = ("ToolDefinition",)
+
+
+class ToolDefinition(BaseModel):
+    """Name, purpose and parameters (a JSON Schema object) of a tool, as a model sees them."""
+
+    model_config = ConfigDict(extra="forbid", defer_build=True)
+
+    name: str
+    description: str = ""
+    parameters: JsonObject = Field(default_factory=dict)

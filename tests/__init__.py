@@ -1,0 +1,1 @@
+"""The suite. Helpers that several files share live in ``tests.support``."""
