@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ __all__ = (
     "has_native_cancellation",
     "hear_of_swallowed_cancellation",
     "native_cancel_requests",
+    "own_cancel_count",
     "run_in_tasks",
     "shielded",
 )
@@ -133,19 +135,39 @@ def has_native_cancellation() -> bool:
         return False
 
 
+@contextmanager
+def own_cancel_count() -> Generator[None, None, None]:
+    """Wrap the whole of a task, so that what is cancelled in it does not change its parent's ``Task.cancelling()``.
+
+    anyio on asyncio lets a scope that leaves inside a cancelled surrounding hand the number of its own cancellations
+    to the scope around it, also where that is another task's, which then takes back requests it never made. A scope
+    that is cancelled and shielded when it is left hands on nothing. The cancellation ends here, in the last frame of
+    the task; the task group it belongs to is cancelled anyhow.
+    """
+    with anyio.CancelScope() as scope:
+        try:
+            yield
+        finally:
+            if anyio.current_effective_deadline() == -math.inf and has_native_cancellation():
+                scope.shield = True
+                scope.cancel()
+
+
 async def run_in_tasks(functions: Iterable[Callable[[], Awaitable[object]]]) -> None:
     """Run functions in tasks of their own and wait for all; the first error cancels the rest and leaves as itself.
 
     ``KeyboardInterrupt`` and ``SystemExit`` are carried over to the waiting task: raised by a task of its own, they
-    would stop asyncio's event loop on the spot.
+    would stop asyncio's event loop on the spot. So is a group of errors, which trio would make anew without the
+    cancellations of its siblings.
     """
     exits: list[BaseException] = []
     error: BaseException | None = None
 
     async def run(function: Callable[[], Awaitable[object]]) -> None:
         try:
-            await function()
-        except (KeyboardInterrupt, SystemExit) as exit_request:
+            with own_cancel_count():
+                await function()
+        except (KeyboardInterrupt, SystemExit, ExceptionGroup) as exit_request:
             exits.append(exit_request)
             tasks.cancel_scope.cancel()
 

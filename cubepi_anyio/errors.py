@@ -4,7 +4,8 @@
     ├── UsageError                  the calling program did something the API does not allow
     │   ├── AgentBusy               a second run was started on an agent that has one
     │   ├── EmptyPrompt             a prompt without anything to say (also a ValueError)
-    │   ├── NothingToResume         resume() found no open question in the transcript
+    │   ├── NothingToResume         resume() found nothing the model could go on from
+    │   ├── RequestsPending         the thread waits for a person, and must not go on without the answers
     │   ├── StreamMisuse            two consumers, or a consumer after the stream was closed
     │   ├── FauxQueueEmpty          the faux model was asked more often than it was given answers
     │   └── ToolDefinitionError     a tool no model could call (also a TypeError)
@@ -26,7 +27,22 @@
     │   │   └── ContentFiltered     the vendor's safety system refused
     │   └── MalformedResponse       the answer is not what the wire format says
     │       └── IncompleteStream    the answer ended before it was complete
+    ├── PersonError                 a question to a person could not be asked or answered
+    │   ├── RequestTimedOut         nobody answered in time (also a TimeoutError)
+    │   ├── RequestWithdrawn        the question was taken back before anybody answered
+    │   ├── InvalidAnswer           the answer does not fit the question, which still stands (also a ValueError)
+    │   ├── UnknownRequest          there is no such question (any more)
+    │   └── AlreadyAnswered         the question has an answer, and the first one stands
     └── StoreError                  a checkpointer could not keep or find a thread
+        ├── StoreUnavailable        the database cannot be reached or written; the same call may work later
+        ├── StoreSchemaError        the database has no tables, or those of another version
+        ├── StoreCorrupt            a row cannot be read
+        ├── ThreadNotFound          there is no such thread
+        ├── ThreadExists            there is one already
+        ├── ThreadBusy              another run holds the thread
+        ├── ClaimLost               the right to run on the thread ran out and was taken over
+        ├── RunIdTaken              a run of that id has ended on this thread
+        └── RunNotEnded             there is no run of that id that has ended
 
 Catch by whose doing it was: ``UsageError`` is a bug in the calling program, ``ProviderError`` is the
 world's, ``StoreError`` is the database's. Each message says what is wrong and the way out. Keys and
@@ -40,6 +56,8 @@ from typing import Any
 
 __all__ = (
     "AgentBusy",
+    "AlreadyAnswered",
+    "ClaimLost",
     "ContentFiltered",
     "ContextLengthExceeded",
     "CubepiError",
@@ -47,9 +65,11 @@ __all__ = (
     "EmptyPrompt",
     "FauxQueueEmpty",
     "IncompleteStream",
+    "InvalidAnswer",
     "MalformedResponse",
     "ModelNotFound",
     "NothingToResume",
+    "PersonError",
     "ProviderAuthFailed",
     "ProviderBadRequest",
     "ProviderError",
@@ -58,13 +78,25 @@ __all__ = (
     "ProviderTimeout",
     "ProviderUnavailable",
     "RateLimited",
+    "RequestTimedOut",
+    "RequestWithdrawn",
+    "RequestsPending",
     "RunAborted",
     "RunEnded",
+    "RunIdTaken",
     "RunLimitReached",
+    "RunNotEnded",
     "RunSuspended",
+    "StoreCorrupt",
     "StoreError",
+    "StoreSchemaError",
+    "StoreUnavailable",
     "StreamMisuse",
+    "ThreadBusy",
+    "ThreadExists",
+    "ThreadNotFound",
     "ToolDefinitionError",
+    "UnknownRequest",
     "UsageError",
 )
 
@@ -117,6 +149,17 @@ class NothingToResume(UsageError):
     def __init__(self, why: str) -> None:
         self.why = why
         super().__init__(f"nothing to resume: {why}; use prompt() to say something new")
+
+
+class RequestsPending(UsageError):
+    """The thread waits for a person; it goes on with ``respond()``, or with ``withdraw_requests()``."""
+
+    def __init__(self, attempted: str, request_ids: Sequence[str]) -> None:
+        self.attempted, self.request_ids = attempted, tuple(request_ids)
+        super().__init__(
+            f"{attempted}: the thread waits for a person's answer to {', '.join(map(repr, request_ids))}; "
+            "give it with respond(), or give the questions up with withdraw_requests()"
+        )
 
 
 class StreamMisuse(UsageError):
@@ -272,8 +315,119 @@ class IncompleteStream(MalformedResponse):
     """The answer ended before the model said it was done. What had arrived is kept; no tool of it runs."""
 
 
+# --- a person in the loop --------------------------------------------------------------------
+
+
+class PersonError(CubepiError):
+    """A question to a person could not be asked or answered."""
+
+
+class RequestTimedOut(PersonError, TimeoutError):
+    """Nobody answered within the time the question was given. Ask again, or give it longer."""
+
+    def __init__(self, request_id: str, seconds: float) -> None:
+        self.request_id, self.seconds = request_id, seconds
+        super().__init__(f"nobody answered the question {request_id!r} within {seconds:g} seconds")
+
+
+class RequestWithdrawn(PersonError):
+    """The question was taken back before anybody answered it; ``reason`` says why, where a reason was given."""
+
+    def __init__(self, request_id: str, reason: str = "") -> None:
+        self.request_id, self.reason = request_id, reason
+        super().__init__(f"the question {request_id!r} was withdrawn{f': {reason}' if reason else ''}")
+
+
+class InvalidAnswer(PersonError, ValueError):
+    """An answer does not fit its question. Nothing was decided by it, and the question still stands."""
+
+    def __init__(self, request_id: str, problem: str) -> None:
+        self.request_id, self.problem = request_id, problem
+        super().__init__(f"this does not answer the question {request_id!r}: {problem}")
+
+
+class UnknownRequest(PersonError):
+    """There is no question of that id: it never was, it was withdrawn, or its time is over."""
+
+    def __init__(self, request_id: str) -> None:
+        self.request_id = request_id
+        super().__init__(f"no question {request_id!r} waits for an answer; ask for those that do and use their ids")
+
+
+class AlreadyAnswered(PersonError):
+    """The question has an answer; the first one stands."""
+
+    def __init__(self, request_id: str) -> None:
+        self.request_id = request_id
+        super().__init__(f"the question {request_id!r} has been answered already, and the first answer stands")
+
+
 # --- stores ----------------------------------------------------------------------------------
 
 
 class StoreError(CubepiError):
     """A checkpointer could not keep or find a thread."""
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be reached, is locked, full or read-only. Nothing was written; try the call again later."""
+
+
+class StoreSchemaError(StoreError):
+    """The database has no tables of ours, or those of another version. The message says how to make or migrate them."""
+
+
+class StoreCorrupt(StoreError):
+    """A row cannot be read. Nothing is loaded of its thread, so that nothing is lost by writing over it."""
+
+    def __init__(self, thread_id: str, row: str, problem: str) -> None:
+        self.thread_id, self.row, self.problem = thread_id, row, problem
+        super().__init__(f"thread {thread_id!r}, {row}: {problem}; mend or delete the row, or fork before it")
+
+
+class _ThreadError(StoreError):
+    _sentence = ""
+
+    def __init__(self, thread_id: str) -> None:
+        self.thread_id = thread_id
+        super().__init__(self._sentence.format(thread=repr(thread_id)))
+
+
+class ThreadNotFound(_ThreadError):
+    """There is no such thread."""
+
+    _sentence = "there is no thread {thread}"
+
+
+class ThreadExists(_ThreadError):
+    """There is a thread of that id already."""
+
+    _sentence = "there is a thread {thread} already; choose another id, or delete it first"
+
+
+class ThreadBusy(_ThreadError):
+    """Another run holds the thread; wait until it has ended, or until its lease is over if its process died."""
+
+    _sentence = "another run holds thread {thread}; wait for it to end, or for its lease to run out"
+
+
+class ClaimLost(_ThreadError):
+    """The run's lease on its thread ran out and another run took over; this one has stored nothing since."""
+
+    _sentence = "the lease on thread {thread} ran out and another run took it over; load the thread anew"
+
+
+class RunIdTaken(StoreError):
+    """A run of that id has ended on this thread; an id names one run."""
+
+    def __init__(self, thread_id: str, run_id: str) -> None:
+        self.thread_id, self.run_id = thread_id, run_id
+        super().__init__(f"thread {thread_id!r} has had a run {run_id!r}; give each run an id of its own")
+
+
+class RunNotEnded(StoreError):
+    """There is no run of that id on the thread, or it has not ended."""
+
+    def __init__(self, thread_id: str, run_id: str) -> None:
+        self.thread_id, self.run_id = thread_id, run_id
+        super().__init__(f"thread {thread_id!r} has no ended run {run_id!r} to copy up to")

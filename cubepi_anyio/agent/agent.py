@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import anyio
 from anyio.lowlevel import checkpoint
 
-from ..errors import AgentBusy, NothingToResume
+from ..checkpointers.base import Checkpointer
+from ..checkpointers.repair import repaired
+from ..concurrency import run_in_tasks
+from ..errors import AgentBusy, NothingToResume, UsageError
+from ..hitl.channel import check_answer
+from ..hitl.durable import DurableChannel
+from ..hooks.chain import compose
+from ..hooks.middleware import Middleware
 from ..providers.base import BoundModel, OnPayload, OnResponse, Provider
-from ..tools.definition import AgentTool
+from ..tools.definition import AgentTool, check_unique_names
+from ..types.hitl import PersonAnswer, PersonRequest
 from ..types.messages import AssistantMessage, Message
 from ..types.model import Model, ReasoningControl, ToolChoice
 from .config import AgentConfig, QueueMode, ToolExecution
@@ -18,9 +27,11 @@ from .loop import as_messages, execute, run_loop
 from .outbox import Listener, ListenerList
 from .queues import MessageQueue
 from .result import RunResult
+from .resume import finish_batch
 from .run import Run
 from .run_stream import RunStream
 from .state import AgentState
+from .thread import StoredThread
 
 __all__ = ("Agent",)
 
@@ -51,7 +62,11 @@ class Agent:
         tool_execution: ToolExecution = "parallel",
         reasoning: ReasoningControl | None = None,
         limits: RunLimits | None = None,
+        middleware: Sequence[Middleware] = (),
         messages: Sequence[Message] | None = None,
+        checkpointer: Checkpointer | None = None,
+        thread_id: str | None = None,
+        channel: DurableChannel | None = None,
         steering_mode: QueueMode = "one-at-a-time",
         follow_up_mode: QueueMode = "one-at-a-time",
         on_payload: OnPayload | None = None,
@@ -59,12 +74,20 @@ class Agent:
     ) -> None:
         if tool_execution not in ("parallel", "sequential"):
             raise ValueError(f"tool_execution is 'parallel' or 'sequential', not {tool_execution!r}")
+        thread = _stored(checkpointer, thread_id, messages)
+        if channel is not None:
+            if thread is None:
+                raise UsageError(
+                    "a durable channel keeps its questions in the thread: give checkpointer= and thread_id="
+                )
+            channel.bind(thread)
         self.state = AgentState(
             model=_bound(model, provider),
             system_prompt=system_prompt,
             tools=tools or (),
             reasoning=reasoning,
-            messages=list(messages or ()),
+            messages=repaired(messages)[0] if messages else [],
+            thread=thread,
         )
         self.limits = limits or RunLimits()
         self.tool_choice = tool_choice
@@ -73,6 +96,8 @@ class Agent:
         self.follow_up_mode: QueueMode = follow_up_mode
         self.on_payload = on_payload
         self.on_response = on_response
+        self._hooks = compose(middleware)
+        check_unique_names([*self.state.tools, *self._hooks.tools])
         self._listeners = ListenerList()
         self._steering = MessageQueue()
         self._follow_ups = MessageQueue()
@@ -129,7 +154,9 @@ class Agent:
     def _begin(self, what: str, run_id: str | None) -> Run:
         self._refuse_busy(what)
         state = self.state
-        self.state.run = run = Run(self._config(), state.transcript, self._listeners, run_id=run_id)
+        self.state.run = run = Run(
+            self._config(), state.transcript, self._listeners, run_id=run_id, store=state.thread, extra=state.extra
+        )
         return run
 
     def _refuse_busy(self, what: str) -> None:
@@ -137,7 +164,8 @@ class Agent:
             raise AgentBusy(what)
 
     def _config(self) -> AgentConfig:
-        tools = self.state.tools
+        tools = [*self.state.tools, *self._hooks.tools]
+        check_unique_names(tools)
         return AgentConfig(
             model=self.state.model,
             system_prompt=self.state.system_prompt,
@@ -147,6 +175,7 @@ class Agent:
             tool_execution=self.tool_execution,
             limits=self.limits,
             reasoning=self.state.reasoning,
+            hooks=self._hooks,
             on_payload=self.on_payload,
             on_response=self.on_response,
             steering_mode=self.steering_mode,
@@ -154,14 +183,111 @@ class Agent:
         )
 
     async def _go(self, run: Run, prompts: list[Message]) -> RunResult:
+        async def work() -> None:
+            if self.state.thread is not None:
+                self.state.thread.refuse_waiting("prompt()")
+            await run_loop(run, prompts, self._steering, self._follow_ups)
+
+        return await self._execute(run, work)
+
+    async def _execute(self, run: Run, work: Callable[[], Awaitable[None]]) -> RunResult:
+        """Do the work of a run, on its stored thread if there is one, and be idle afterwards."""
+        thread = self.state.thread
         try:
-            return await execute(run, lambda: run_loop(run, prompts, self._steering, self._follow_ups))
+            return await execute(run, work if thread is None else partial(_on_thread, run, thread, work))
         finally:
             self.state.run = None
             self.state.last_outcome, self.state.error = run.outcome, run.error
             if self._idle is not None:
                 self._idle.set()
                 self._idle = None
+
+    # --- threads -----------------------------------------------------------------------------
+
+    async def load(self) -> list[Message]:
+        """Read the stored thread and return its messages, mended if a process died over it. A checkpoint.
+
+        Runs do this by themselves; call it to show a thread, or its ``pending_requests``, before the first one.
+        Raises ``UsageError`` for an agent without a store, ``AgentBusy`` while a run goes on, and the store's errors.
+        """
+        self._refuse_busy("load()")
+        await self._stored_thread("load()").load(self.state.transcript)
+        return self.state.messages
+
+    async def fork(self, new_thread_id: str, *, after_run_id: str | None = None) -> None:
+        """Copy the stored thread, as it is or as it was when a run had ended, to another id. A checkpoint.
+
+        Raises ``ThreadNotFound``, ``ThreadExists`` or ``RunNotEnded``.
+        """
+        thread = self._stored_thread("fork()")
+        await thread.checkpointer.fork(thread.thread_id, new_thread_id, after_run_id=after_run_id)
+
+    async def fork_once(self, prompt: str | Message | Sequence[str | Message]) -> RunResult:
+        """Say something on a copy of the transcript, which is thrown away afterwards; nothing is stored.
+
+        The copy has the same model, tools, hooks and limits. It may run while the agent does. A checkpoint.
+        """
+        config = self._config()
+        run = Run(config, await self._mended_transcript(), ListenerList())
+        messages = as_messages(prompt)
+        return await execute(run, lambda: run_loop(run, messages, MessageQueue(), MessageQueue()))
+
+    async def _mended_transcript(self) -> list[Message]:
+        """A copy of the transcript in which every call is answered, also while a run goes on."""
+        await checkpoint()
+        return repaired(self.state.transcript)[0]
+
+    def _stored_thread(self, what: str) -> StoredThread:
+        if self.state.thread is None:
+            raise UsageError(f"{what}: this agent has no store; give it checkpointer= and thread_id=")
+        return self.state.thread
+
+    # --- a person in the loop ----------------------------------------------------------------
+
+    @property
+    def pending_requests(self) -> list[PersonRequest]:
+        """The questions of the stored thread that wait for a person, as far as they have been loaded."""
+        return self.state.thread.waiting if self.state.thread is not None else []
+
+    async def respond(self, request_id: str, answer: PersonAnswer, *, run_id: str | None = None) -> RunResult:
+        """Answer a question of a suspended run and go on, as far as that is possible.
+
+        The answer is stored, then the call it was for runs. While other calls of the batch wait, the run is suspended
+        again; when none does, the model reads the results. Any process may answer.
+        Raises ``UnknownRequest``, ``AlreadyAnswered``, ``PersonError`` for an answer that does not fit the question,
+        and what ``prompt()`` raises. A checkpoint.
+        """
+        thread = self._stored_thread("respond()")
+        run = self._begin("respond()", run_id)
+
+        async def work() -> None:
+            check_answer(thread.request(request_id).request, answer)
+            await thread.save_answer(request_id, answer)
+            await finish_batch(run, [request.tool_call_id for request in thread.waiting])
+            run.requests.extend(request for request in thread.waiting if request not in run.requests)
+            await self._go_on(run)
+
+        return await self._execute(run, work)
+
+    async def withdraw_requests(self, reason: str = "", *, run_id: str | None = None) -> RunResult:
+        """Give up the questions of a suspended run: its waiting calls are answered as refused, and the agent can go on.
+
+        The model is not asked. Raises ``NothingToResume`` if nothing waits. A checkpoint.
+        """
+        thread = self._stored_thread("withdraw_requests()")
+        run = self._begin("withdraw_requests()", run_id)
+
+        async def work() -> None:
+            await thread.clear(list(thread.requests))
+            refusal = f"The call did not run: the question about it was withdrawn{f' ({reason})' if reason else '.'}"
+            await finish_batch(run, (), refusal=refusal)
+
+        return await self._execute(run, work)
+
+    async def _go_on(self, run: Run) -> None:
+        """Let the model read the results of a batch that is complete now."""
+        if not run.requests and run.limit is None:
+            await run_loop(run, [], self._steering, self._follow_ups)
 
     # --- speaking into a run -----------------------------------------------------------------
 
@@ -229,6 +355,31 @@ class Agent:
         self.state.error = self.state.last_outcome = None
         self._steering.clear()
         self._follow_ups.clear()
+
+
+async def _on_thread(run: Run, thread: StoredThread, work: Callable[[], Awaitable[None]]) -> None:
+    """Do the work of a run while its claim on the thread is kept."""
+    run.on_settled = thread.close
+    await thread.open(run.id, run.messages)
+
+    async def work_and_stop() -> None:
+        await work()
+        keeping.cancel()
+
+    with anyio.CancelScope() as keeping:
+        await run_in_tasks((thread.keep_claim, work_and_stop))
+
+
+def _stored(
+    checkpointer: Checkpointer | None, thread_id: str | None, messages: Sequence[Message] | None
+) -> StoredThread | None:
+    if checkpointer is None and thread_id is None:
+        return None
+    if checkpointer is None or not thread_id:
+        raise UsageError("checkpointer= and thread_id= belong together: a thread is kept in a store under its id")
+    if messages:
+        raise UsageError("messages= and checkpointer= exclude each other: a stored thread has its own messages")
+    return StoredThread(checkpointer, thread_id)
 
 
 def _bound(model: BoundModel | Model, provider: Provider | None) -> BoundModel:

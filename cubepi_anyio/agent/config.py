@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ..hooks.chain import NO_HOOKS, Hooks
 from ..providers.base import BoundModel, OnPayload, OnResponse
 from ..tools.definition import AgentTool
-from ..tools.hooks import NO_TOOL_HOOKS, ToolHooks
 from ..types.model import ReasoningControl, ToolChoice
 from ..types.tool import ToolDefinition
 from .limits import RunLimits
@@ -30,7 +30,7 @@ class AgentConfig:
     """What the model is told of ``tools``; made once."""
     tool_choice: ToolChoice | None = None
     tool_execution: ToolExecution = "parallel"
-    tool_hooks: ToolHooks = NO_TOOL_HOOKS
+    hooks: Hooks = NO_HOOKS
     limits: RunLimits = field(default_factory=RunLimits)
     reasoning: ReasoningControl | None = None
     on_payload: OnPayload | None = None

@@ -41,12 +41,21 @@ async def run_loop(run: Run, prompts: Sequence[Message], steering: MessageQueue,
         await hear_of_swallowed_cancellation(run.native_cancels)
         if run.error is not None or run.limit is not None:
             return
-        # Nothing is taken from a queue for a turn that will not be.
-        if not (wants_more or steering or follow_ups) or run.aborted or _is_spent(run):
+        if run.requests:
             return
-        waiting = steering.take(config.steering_mode)
+        said = [] if wants_more or steering or follow_ups else await _said_at_the_end(run)
+        # Nothing is taken from a queue for a turn that will not be.
+        if not (wants_more or steering or follow_ups or said) or run.aborted or _is_spent(run):
+            return
+        waiting = [*said, *steering.take(config.steering_mode)]
         if not wants_more and not waiting:
             waiting = follow_ups.take(config.follow_up_mode)
+
+
+async def _said_at_the_end(run: Run) -> list[Message]:
+    """What hooks say when the run would end, which makes it go on."""
+    hook = run.config.hooks.on_run_end
+    return await hook(ctx=run.context(), signal=run.signal) if hook is not None else []
 
 
 def _is_spent(run: Run) -> bool:
@@ -63,7 +72,8 @@ async def _bounded_turn(run: Run, waiting: list[Message]) -> bool:
     seconds = run.config.limits.turn_timeout
     if seconds is None:
         return await run_turn(run, waiting)
-    with anyio.move_on_after(seconds):
+    with anyio.move_on_after(seconds) as scope:
+        run.deadlines["turn_timeout"] = scope, seconds
         return await run_turn(run, waiting)
     run.reach_limit("turn_timeout", seconds)
     return False
@@ -75,15 +85,17 @@ async def execute(run: Run, work: Callable[[], Awaitable[None]]) -> RunResult:
     A cancellation from outside and an error that is no tool's and not the model's leave as themselves, after
     settling. An abort and a limit are results.
     """
-    if run.config.limits.run_timeout is not None:
-        run.scope.deadline = anyio.current_time() + run.config.limits.run_timeout
+    seconds = run.config.limits.run_timeout
+    if seconds is not None:
+        run.scope.deadline = anyio.current_time() + seconds
+        run.deadlines["run_timeout"] = run.scope, seconds
     try:
         with run.scope:
             run.start_agent()
             await run.outbox.flush()
             await work()
             if run.limit is None and not run.aborted:
-                run.finish_agent("error" if run.error is not None else "completed")
+                run.finish_agent(_natural_outcome(run))
                 await run.outbox.flush()
     except BaseException as error:
         await settle(run, "error" if isinstance(error, Exception) else "aborted")
@@ -103,7 +115,14 @@ def _outcome_of(run: Run) -> RunOutcome:
         run.reach_limit("run_timeout", run.config.limits.run_timeout or 0)
     if run.limit is not None:
         return "limit"
-    return "error" if run.error is not None else "completed"
+    return _natural_outcome(run)
+
+
+def _natural_outcome(run: Run) -> RunOutcome:
+    """How a run ended that nothing cut short."""
+    if run.error is not None:
+        return "error"
+    return "suspended" if run.requests else "completed"
 
 
 def as_messages(prompt: str | Message | Sequence[str | Message]) -> list[Message]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from ..errors import CubepiError, RunAborted, RunLimitReached, RunSuspended
 from ..events.agent import RunOutcome
+from ..types.hitl import PersonRequest
 from ..types.messages import Message
 from ..types.usage import Usage
 
@@ -27,6 +28,8 @@ class RunResult:
     """Tokens of all model calls of the run."""
     error: Exception | None = None
     """The typed error, where ``outcome`` is ``error``."""
+    requests: list[PersonRequest] = field(default_factory=list[PersonRequest])
+    """The questions that wait for a person, where ``outcome`` is ``suspended``."""
     abort_reason: str | None = None
     """What ``abort()`` was given."""
     limit: str | None = None

@@ -7,14 +7,12 @@ and settling calls all of them, so that every ending leaves the same shape.
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, TypeVar
 from uuid import uuid4
 
-from anyio import CancelScope
+from anyio import CancelScope, current_time
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint_if_cancelled
 
@@ -34,22 +32,23 @@ from ..events.agent import (
     TurnStartEvent,
 )
 from ..events.stream import StreamEvent
+from ..hooks.middleware import AgentContext
 from ..stream.message_stream import MessageStream
 from ..tools.call import CallSlot
 from ..tools.outcome import CallOutcome
-from ..tools.watch import where_it_waits
 from ..types.content import ToolCall
+from ..types.hitl import PersonRequest
+from ..types.json import JsonObject
 from ..types.messages import AssistantMessage, Message, ToolResultMessage, UserMessage
 from ..types.usage import Usage
 from .config import AgentConfig
 from .outbox import ListenerList, MessageStore, Outbox
 from .result import RunResult
-
-_log = logging.getLogger(__name__)
+from .watchdog import Watchdog
 
 __all__ = ("Run", "RunPhase")
 
-AnyMessage = TypeVar("AnyMessage", bound=UserMessage | AssistantMessage | ToolResultMessage)
+_AnyMessage = TypeVar("_AnyMessage", bound=UserMessage | AssistantMessage | ToolResultMessage)
 
 RunPhase = Literal["idle", "loading", "waiting", "streaming", "tools", "between_turns", "settling"]
 """What a run is doing: reading the thread, waiting for the first token, receiving, running tools, and so on."""
@@ -66,6 +65,7 @@ class Run:
         *,
         run_id: str | None = None,
         store: MessageStore | None = None,
+        extra: JsonObject | None = None,
     ) -> None:
         self.id = run_id or uuid4().hex
         # A caller may give the same run id twice; message ids are unique all the same.
@@ -73,7 +73,8 @@ class Run:
         self.config = config
         self.messages = messages
         """The transcript. The run appends to it and never changes what is there."""
-        self.first_new = len(messages)
+        self.new_messages: list[Message] = []
+        """What the run has added to the transcript."""
         self.signal = AbortSource()
         self.scope = CancelScope()
         self.outbox = Outbox(listeners, self.signal, store)
@@ -82,6 +83,8 @@ class Run:
         self.aborted = False
         self.abort_reason: str | None = None
         self.limit: tuple[str, float] | None = None
+        self.deadlines: dict[str, tuple[CancelScope, float]] = {}
+        """The scopes whose deadline ends the run, by the name of their limit, with its seconds."""
         self.error: Exception | None = None
         """The model's error that ended the run."""
         self.fatal: BaseException | None = None
@@ -89,7 +92,13 @@ class Run:
         self.usage = Usage()
         self.turn = 0
         self.tool_calls = 0
+        self.extra: JsonObject = extra if extra is not None else {}
+        """The thread's own notes; hooks may change them."""
+        self.requests: list[PersonRequest] = []
+        """The questions that calls of this run wait for."""
         self.last_text = ""
+        self.on_settled: Callable[[RunOutcome], Awaitable[None]] | None = None
+        """Called when everything is stored and announced, or given up: gives the thread back."""
         self.native_cancels = native_cancel_requests()
 
         self.stream: MessageStream | None = None
@@ -105,7 +114,7 @@ class Run:
         self._results: list[ToolResultMessage] = []
         self._answered = 0
         self._ids = 0
-        self._watchdog: threading.Timer | None = None
+        self._watchdog: Watchdog | None = None
 
     # --- ending it ---------------------------------------------------------------------------
 
@@ -116,6 +125,11 @@ class Run:
         self.aborted, self.abort_reason = True, reason
         self._set_signals(reason)
         self.scope.cancel()
+        for slot in self.slots:
+            # A tool that shields itself does not notice the cancellation, but its time runs from now on.
+            if slot.goes_on and slot.cancelled_at is None:
+                slot.cancelled_at = current_time()
+                self.call_cancelled(slot)
 
     def fail(self, error: BaseException) -> None:
         """End the run because of an error that cannot be raised where it was noticed."""
@@ -138,6 +152,10 @@ class Run:
 
     def why_ended(self) -> str | None:
         """Why calls of this run were cancelled, for the model to read."""
+        if not self.aborted and self.fatal is None:
+            for name, (scope, seconds) in self.deadlines.items():
+                if scope.cancel_called:
+                    self.reach_limit(name, seconds)
         if self.limit is not None:
             return f"the run reached its limit {self.limit[0]}"
         if self.aborted:
@@ -167,11 +185,25 @@ class Run:
         events: list[AgentEvent] = [TurnStartEvent(self.turn)]
         for prompt in prompts:
             message = self._stamp(prompt)
-            self.messages.append(message)
+            self._add(message)
             self.outbox.keep(message)
             events += (MessageStartEvent(message), MessageEndEvent(message))
         if self.outbox.is_heard:
             self.outbox.say(*events)
+
+    def say_messages(self, messages: Sequence[Message]) -> None:
+        """Put messages into the transcript in the middle of a turn, and announce them."""
+        for given in messages:
+            message = self._stamp(given)
+            self._add(message)
+            self.outbox.keep(message)
+            if self.outbox.is_heard:
+                self.outbox.say(MessageStartEvent(message), MessageEndEvent(message))
+
+    @property
+    def results(self) -> list[ToolResultMessage]:
+        """The results of this turn that are in the transcript."""
+        return self._results
 
     def finish_turn(self) -> None:
         """Say ``turn_end``, if a turn is open."""
@@ -189,16 +221,11 @@ class Run:
         self._agent_open = False
         self.outcome = outcome
         if self.outbox.is_heard:
-            self.outbox.say(AgentEndEvent(self.new_messages, outcome))
+            self.outbox.say(AgentEndEvent(tuple(self.new_messages), outcome))
 
     # --- messages ----------------------------------------------------------------------------
 
-    @property
-    def new_messages(self) -> list[Message]:
-        """What the run has added to the transcript."""
-        return self.messages[self.first_new :]
-
-    def _stamp(self, message: AnyMessage, **more: object) -> AnyMessage:
+    def _stamp(self, message: _AnyMessage, **more: object) -> _AnyMessage:
         """The message as it enters the transcript: with an id, a time and the run it belongs to."""
         return message.model_copy(
             update={
@@ -208,6 +235,10 @@ class Run:
                 "run_id": self.id,
             }
         )
+
+    def _add(self, message: Message) -> None:
+        self.messages.append(message)
+        self.new_messages.append(message)
 
     def _new_id(self) -> str:
         self._ids += 1
@@ -259,7 +290,7 @@ class Run:
             self.usage = self.usage + message.usage
         if message.content:
             self.last_text = message.text
-            self.messages.append(message)
+            self._add(message)
             self.outbox.keep(message)
         if self.outbox.is_heard:
             end = MessageEndEvent(message)
@@ -317,29 +348,25 @@ class Run:
     def call_cancelled(self, slot: CallSlot) -> None:
         """Watch over the calls that are being cancelled: what is not over in time is named in a warning."""
         if self._watchdog is None:
-            # A thread, because the event loop may be the very thing that the tool holds up, and because a single
-            # call has no task group in which a watching task could live.
-            self._watchdog = threading.Timer(self.config.limits.settle_timeout, self._name_what_goes_on)
-            self._watchdog.daemon = True
-            self._watchdog.start()
+            self._watchdog = Watchdog(self.id, self.config.limits.settle_timeout)
+        self._watchdog.watch(slot)
 
-    def _name_what_goes_on(self) -> None:
-        for slot in tuple(self.slots):
-            if slot.cancelled_at is not None and slot.outcome is None:
-                _log.warning(
-                    "run %s waits for tool %r (call %s), which was cancelled %g s ago and goes on at %s",
-                    self.id,
-                    slot.call.name,
-                    slot.call.id,
-                    self.config.limits.settle_timeout,
-                    where_it_waits(slot.coroutine),
-                )
+    def call_interrupted(self, slot: CallSlot) -> None:
+        """Close a call that ended because the run is cancelled, at the moment it ended."""
+        try:
+            self._close_interrupted(slot)
+        except Exception as error:
+            self.fail(error)
+
+    def _close_interrupted(self, slot: CallSlot) -> None:
+        if slot.outcome is None:
+            slot.outcome = CallOutcome.cancelled(slot.call, self.why_ended(), started=slot.started)
+        self._close_call(slot)
 
     def stop_watching(self) -> None:
         """Nothing of the run goes on any more."""
         if self._watchdog is not None:
-            self._watchdog.cancel()
-            self._watchdog.join()
+            self._watchdog.stop()
             self._watchdog = None
 
     async def call_ended(self, slot: CallSlot) -> None:
@@ -351,11 +378,15 @@ class Run:
     def _close_call(self, slot: CallSlot) -> None:
         outcome = slot.outcome
         assert outcome is not None
-        if slot.answer is not None:
+        if slot.closed:
             return
+        slot.closed = True
         self._announce_call(slot)
-        slot.answer = outcome.message(id=self._new_id(), timestamp=time.time(), run_id=self.id)
-        self.outbox.keep(slot.answer)
+        if outcome.request is not None:
+            self.requests.append(outcome.request)
+        else:
+            slot.answer = outcome.message(id=self._new_id(), timestamp=time.time(), run_id=self.id)
+            self.outbox.keep(slot.answer)
         if self.outbox.is_heard:
             self.outbox.say(
                 ToolExecutionEndEvent(
@@ -379,12 +410,15 @@ class Run:
     def _answer_calls(self) -> None:
         """Put results into the transcript, in the order of the calls, as far as all before them are there."""
         while self._answered < len(self.slots):
-            answer = self.slots[self._answered].answer
-            if answer is None:
+            slot = self.slots[self._answered]
+            answer = slot.answer
+            if answer is None and not slot.closed:
                 return
             self._answered += 1
+            if answer is None:
+                continue  # suspended: its result comes in a later run
             self._results.append(answer)
-            self.messages.append(answer)
+            self._add(answer)
             if self.outbox.is_heard:
                 self.outbox.say(MessageStartEvent(answer), MessageEndEvent(answer))
 
@@ -393,14 +427,24 @@ class Run:
         if self.answer is not None and not self._calls_open:
             self.open_calls(self.answer.tool_calls)
         for slot in self.slots:
-            if slot.outcome is None:
-                slot.outcome = CallOutcome.cancelled(slot.call, self.why_ended(), started=slot.started)
-            self._close_call(slot)
+            self._close_interrupted(slot)
         self._answer_calls()
         self.slots = []
         self.stop_watching()
 
     # --- the end -----------------------------------------------------------------------------
+
+    def context(self) -> AgentContext:
+        """What hooks may know of the run."""
+        config = self.config
+        return AgentContext(
+            run_id=self.id,
+            turn=self.turn,
+            system_prompt=config.system_prompt,
+            messages=self.messages,
+            tools=tuple(config.tools.values()),
+            extra=self.extra,
+        )
 
     def result(self) -> RunResult:
         """What the run came to."""
@@ -411,6 +455,7 @@ class Run:
             messages=self.new_messages,
             usage=self.usage,
             error=self.error,
+            requests=self.requests,
             abort_reason=self.abort_reason,
             limit=self.limit[0] if self.limit is not None else None,
             limit_value=self.limit[1] if self.limit is not None else None,

@@ -32,7 +32,7 @@ async def settle(run: Run, outcome: RunOutcome) -> None:
     run.finish_calls()
     run.finish_turn()
     run.finish_agent(outcome)
-    if not run.outbox.drain_now():
+    if not run.outbox.drain_now() or run.on_settled is not None:
         await _drain_in_task(run)
     run.phase = "idle"
 
@@ -50,3 +50,14 @@ async def _drain(run: Run) -> None:
     if scope.cancelled_caught:
         run.outbox.give_up()
         _log.warning("run %s: the store or a listener took longer than settle_timeout=%g s; given up", run.id, seconds)
+    if run.on_settled is not None:
+        with anyio.move_on_after(seconds, shield=True):
+            await _give_back(run)
+
+
+async def _give_back(run: Run) -> None:
+    assert run.on_settled is not None
+    try:
+        await run.on_settled(run.outcome)
+    except Exception:
+        _log.exception("run %s could not give its thread back; the store frees it when the lease is over", run.id)

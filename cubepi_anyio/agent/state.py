@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from ..events.agent import RunOutcome
 from ..providers.base import BoundModel
 from ..tools.definition import AgentTool, check_unique_names
+from ..types.json import JsonObject
 from ..types.messages import AssistantMessage, Message
 from ..types.model import ReasoningControl
 from .run import Run, RunPhase
+from .thread import StoredThread
 
 __all__ = ("AgentState",)
 
@@ -29,12 +31,17 @@ class AgentState:
         tools: Sequence[AgentTool],
         reasoning: ReasoningControl | None,
         messages: list[Message],
+        thread: StoredThread | None = None,
     ) -> None:
         self.model = model
         self.system_prompt = system_prompt
         self.reasoning = reasoning
         self.transcript = messages
         """The transcript itself; runs append to it. Read it, and leave changing it to the agent."""
+        self.thread = thread
+        """The stored thread, if the agent has a store."""
+        self.extra: JsonObject = thread.extra if thread is not None else {}
+        """The thread's own notes, for hooks; kept with the thread."""
         self._tools: tuple[AgentTool, ...] = ()
         self.tools = list(tools)
         self.run: Run | None = None

@@ -2,159 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
 
 from ..concurrency import bare_error
-from ..errors import ProviderError
-from ..providers.base import StreamOptions
-from ..stream.message_stream import MessageStream
+from ..hooks.chain import tool_hooks
+from ..hooks.middleware import TurnAction
 from ..tools.batch import run_parallel, run_sequential
 from ..tools.call import BatchPlan, CallSlot
 from ..tools.outcome import CallOutcome
 from ..types.messages import AssistantMessage, Message
+from .ask import CUT, ask
 from .run import Run
 
-__all__ = ("run_turn",)
-
-_CUT = ("length", "error", "aborted")
-"""Stop reasons after which the calls of a message may be incomplete, and none of them runs."""
+__all__ = ("run_calls", "run_turn")
 
 
-async def run_turn(run: Run, prompts: list[Message]) -> bool:
-    """Say ``prompts``, ask the model and run its calls; return whether the model has results to read now.
+async def run_turn(run: Run, prompts: Sequence[Message]) -> bool:
+    """Say ``prompts``, ask the model and run its calls; return whether the model has something to read now.
 
     A checkpoint. Cancelled, it leaves the turn open for settling.
     """
     run.start_turn(prompts)
     await run.outbox.flush()
-    answer = await _ask(run)
-    if run.limit is not None:
+    action = await ask(run)
+    answer = run.answer
+    if run.limit is not None or answer is None:
         return False
+    _check_tokens(run, answer)
     calls = answer.tool_calls
     if calls:
-        await _run_calls(run, run.open_calls(calls), answer)
+        refusal = _refusal(run, answer, action)
+        await run_calls(run, run.open_calls(calls), answer, refusal=refusal)
     wants_more = bool(calls) and not all(slot.outcome and slot.outcome.result.terminate for slot in run.slots)
     run.finish_calls()
+    run.say_messages(action.inject_messages)
+    hooks = run.config.hooks
+    if wants_more and hooks.should_stop_after_turn is not None:
+        stop = await hooks.should_stop_after_turn(answer, run.results, ctx=run.context(), signal=run.signal)
+        wants_more = not stop
     run.finish_turn()
     await run.outbox.flush()
-    return wants_more and run.error is None
+    return _goes_on(run, wants_more, action)
 
 
-# --- asking the model ------------------------------------------------------------------------
+def _goes_on(run: Run, wants_more: bool, action: TurnAction) -> bool:
+    if run.error is not None or run.requests or action.decision == "stop":
+        return False
+    return wants_more or action.decision == "loop_to_model" or bool(action.inject_messages)
 
 
-async def _ask(run: Run) -> AssistantMessage:
-    run.phase = "waiting"
-    asked_at = anyio.current_time()
-    stream = await _open_stream(run)
-    run.open_answer(stream)
-    async with stream:
-        if run.limit is None:
-            await _relay(run, stream, asked_at)
-        answer = await stream.result() if run.limit is None else None
-    if answer is not None and answer.stop_reason in ("error", "aborted"):
-        run.error = stream.error or ProviderError(
-            answer.error_message or "the model gave no reason", provider=answer.provider_id, model=answer.model_id
-        )
-    run.finish_answer(answer if answer is None or answer.stop_reason not in _CUT else _without_cut_calls(answer))
-    await run.outbox.flush()
-    assert run.answer is not None
-    _check_tokens(run)
-    return run.answer
-
-
-async def _open_stream(run: Run) -> MessageStream:
-    """Ask the provider for its stream; a provider that raises instead is a stream that fails at once."""
-    seconds = run.config.limits.first_token_timeout
-    with anyio.move_on_after(seconds):
-        return await _call_provider(run)
-    run.reach_limit("first_token_timeout", seconds or 0)
-    return MessageStream()
-
-
-async def _call_provider(run: Run) -> MessageStream:
-    config = run.config
-    options = StreamOptions(
-        signal=run.signal,
-        on_payload=config.on_payload,
-        on_response=config.on_response,
-        reasoning=config.reasoning,
-    )
-    try:
-        stream: Any = await config.model.stream(
-            list(run.messages),
-            system_prompt=config.system_prompt,
-            tools=config.definitions,
-            tool_choice=config.tool_choice,
-            options=options,
-        )
-        if not isinstance(stream, MessageStream):
-            raise TypeError(f"a provider's stream() returns a MessageStream, not {type(stream).__name__}")
-        return stream
-    except Exception as error:
-        stream = MessageStream()
-        stream.fail(error)
-        return stream
-
-
-def _without_cut_calls(answer: AssistantMessage) -> AssistantMessage:
-    """A message that was cut, without the calls whose arguments are incomplete."""
-    content = [block for block in answer.content if block.type != "tool_call" or block.invalid_arguments is None]
-    return answer if len(content) == len(answer.content) else answer.model_copy(update={"content": content})
-
-
-async def _relay(run: Run, stream: MessageStream, asked_at: float) -> None:
-    """Read the stream to its terminal event, announcing each; stop when it is silent for too long."""
-    outbox = run.outbox
-    limit, bound = "first_token_timeout", run.config.limits.first_token_timeout
-    seconds = bound
-    while True:
-        # Only a wait has a deadline: setting one costs more than taking an event that is there.
-        if seconds is None or stream.is_readable:
-            event = await anext(stream)
-        else:
-            event = None
-            with anyio.move_on_after(seconds):
-                event = await anext(stream)
-            if event is None:
-                run.reach_limit(limit, bound or 0)
-                return
-        if event.is_terminal:
-            return
-        if limit != "idle_timeout":
-            if event.type != "start":
-                limit, bound = "idle_timeout", run.config.limits.idle_timeout
-                run.phase, seconds = "streaming", bound
-            elif bound is not None:
-                # The head of an answer is no token: the time goes on from when the model was asked.
-                seconds = max(asked_at + bound - anyio.current_time(), 0)
-        run.relay(event)
-        if outbox.waiting:
-            await outbox.flush()
-
-
-def _check_tokens(run: Run) -> None:
+def _check_tokens(run: Run, answer: AssistantMessage) -> None:
     bound = run.config.limits.max_total_tokens
-    if bound is not None and run.usage.total_tokens >= bound and run.answer is not None and run.answer.tool_calls:
+    if bound is not None and run.usage.total_tokens >= bound and answer.tool_calls:
         run.reach_limit("max_total_tokens", bound)
+
+
+def _refusal(run: Run, answer: AssistantMessage, action: TurnAction) -> str | None:
+    """Why none of the calls of this answer may run, if so."""
+    if answer.stop_reason in CUT:
+        cause = "was cut because it grew too long" if answer.stop_reason == "length" else "was not completed"
+        return f"The call did not run: the message that made it {cause}."
+    if action.decision in ("stop", "loop_to_model"):
+        return "The call did not run: the application decided to go on without it."
+    bound = run.config.limits.max_tool_calls
+    if bound is not None and run.tool_calls + len(answer.tool_calls) > bound:
+        run.reach_limit("max_tool_calls", bound)
+    if run.limit is not None:
+        return f"The call did not run: the run reached its limit {run.limit[0]}."
+    return None
 
 
 # --- running the calls -----------------------------------------------------------------------
 
 
-async def _run_calls(run: Run, slots: list[CallSlot], answer: AssistantMessage) -> None:
+async def run_calls(run: Run, slots: list[CallSlot], answer: AssistantMessage, *, refusal: str | None = None) -> None:
+    """Run the calls of an answer, or answer all of them with ``refusal``; outcomes are left in ``slots``."""
     run.phase = "tools"
-    refusal = _refusal(run, answer)
     if refusal is not None:
         for slot in slots:
             slot.outcome = CallOutcome.refused(slot.call, refusal)
     config = run.config
     plan = BatchPlan(
         tools=config.tools,
-        hooks=config.tool_hooks,
+        hooks=tool_hooks(config.hooks, run.context, answer),
         reporter=run,
         run_id=run.id,
         run_signal=run.signal,
@@ -168,19 +100,6 @@ async def _run_calls(run: Run, slots: list[CallSlot], answer: AssistantMessage) 
         bound = config.limits.max_parallel_tools
         await _with_pump(run, lambda: run_parallel(slots, plan, max_parallel=bound))
     run.phase = "between_turns"
-
-
-def _refusal(run: Run, answer: AssistantMessage) -> str | None:
-    """Why none of the calls of this answer may run, if so."""
-    if answer.stop_reason in _CUT:
-        cause = "was cut because it grew too long" if answer.stop_reason == "length" else "was not completed"
-        return f"The call did not run: the message that made it {cause}."
-    bound = run.config.limits.max_tool_calls
-    if bound is not None and run.tool_calls > bound:
-        run.reach_limit("max_tool_calls", bound)
-    if run.limit is not None:
-        return f"The call did not run: the run reached its limit {run.limit[0]}."
-    return None
 
 
 def _is_sequential(run: Run, slots: list[CallSlot]) -> bool:

@@ -21,9 +21,11 @@ _ENDING_STYLES: dict[str, Style] = {
     "ignored_cancellation": "stopped",
 }
 _MARGIN = 2
-_DURATION_COLUMNS = 9
+_GAP = 3
 _LONGEST_NAME = 24
-_NARROWEST_BAR = 8
+_NARROWEST_BAR = 6
+_SHORT_ENDING = 13
+_NARROW = 60
 _TICK_COLUMNS = 10
 
 
@@ -70,10 +72,15 @@ class _Chart:
         self._width = width
         self._span_seconds = max(timeline.total_seconds, 1e-6)
         longest_ending = max(len(ending_words(bar.ending)) for bar in timeline.bars) + 2
+        self._ending_columns = min(longest_ending, _SHORT_ENDING) if width < _NARROW else longest_ending
         names = max(len(bar.name) for bar in timeline.bars)
-        rest = width - _MARGIN - _DURATION_COLUMNS - 2 - longest_ending - 2
+        self._duration_columns = max(len(self._duration(bar)) for bar in timeline.bars) + _GAP
+        rest = width - _MARGIN - 2 - self._duration_columns - 2 - self._ending_columns
         self._name_columns = max(min(names, _LONGEST_NAME, rest - _NARROWEST_BAR), 4)
         self._bar_columns = max(rest - self._name_columns, _NARROWEST_BAR)
+
+    def _duration(self, bar: Bar) -> str:
+        return seconds_text(bar.lasted_seconds(self._timeline.total_seconds))
 
     @property
     def _indent(self) -> str:
@@ -96,15 +103,15 @@ class _Chart:
 
     def row(self, bar: Bar) -> Line:
         """Name, bar, duration, ending."""
+        ending = ending_span(bar.ending, self._glyphs)
         name = f"{shorten(bar.name, self._name_columns, self._glyphs.ellipsis):<{self._name_columns}}"
-        duration = seconds_text(bar.lasted_seconds(self._timeline.total_seconds))
         return as_line(
             " " * _MARGIN,
             Span(name, "name" if bar.kind == "tool" else "strong"),
             "  ",
             *self._bar(bar),
-            f"{duration:>{_DURATION_COLUMNS}}  ",
-            ending_span(bar.ending, self._glyphs),
+            f"{self._duration(bar):>{self._duration_columns}}  ",
+            Span(shorten(ending.text, self._ending_columns, self._glyphs.ellipsis), ending.style),
         )
 
     def _bar(self, bar: Bar) -> Iterator[Span]:

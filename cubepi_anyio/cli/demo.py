@@ -42,17 +42,19 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def _speed(text: str) -> float:
-    speed = float(text)
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = math.nan
     if not 0 <= speed < math.inf:
-        raise argparse.ArgumentTypeError(f"a speed is 0 or more, not {text}")
+        raise argparse.ArgumentTypeError(f"a speed is a number, 0 or more, not {text!r}")
     return speed
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"a number of files is 1 or more, not {text}")
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a number of files is 1 or more, not {text!r}")
+    return int(text)
 
 
 def _text(text: str) -> str:

@@ -27,10 +27,20 @@ from .screen import Screen
 from .text import BLANK, Line, Span, as_line, counted, printable, seconds_text
 from .timeline import TimelineRecorder
 
-__all__ = ("FAILED", "OK", "DemoRun", "DemoSettings", "run_demo")
+__all__ = (
+    "FAILED",
+    "OK",
+    "PROMPT",
+    "DemoRun",
+    "DemoSettings",
+    "run_demo",
+)
 
-OK, FAILED = 0, 1
-"""Exit codes of a demo that came to its end."""
+OK = 0
+"""Exit code of a demo that came to its end."""
+
+FAILED = 1
+"""Exit code of a demo that could not."""
 
 PROMPT = "What is in these files?"
 _REDRAW_SECONDS = 1 / 12
@@ -57,8 +67,9 @@ class DemoRun:
         self._recorder = TimelineRecorder()
         self._view = RunView(self._recorder, screen.glyphs, has_region=screen.is_live)
         self._scope = anyio.CancelScope()
-        self._interrupts = Interrupts(self._scope.cancel, self._leave)
+        self._interrupts = Interrupts(self._give_up, self._leave)
         self._interrupted_at = 0.0
+        self._reader_has_gone = False
 
     async def run(self) -> int:
         """Do it all and return the exit code: ``OK``, ``FAILED``, or that of the signal that stopped it. A checkpoint.
@@ -141,8 +152,14 @@ class DemoRun:
 
     def _hear(self, event: AgentEvent) -> None:
         lines = self._view.hear(event, time.monotonic())
-        if lines:
+        if not lines or self._reader_has_gone:
+            return
+        try:
             self._screen.print(*lines)
+        except BrokenPipeError:
+            # Raised once, it ends the run; the events of its settling have nobody to be shown to.
+            self._reader_has_gone = True
+            raise
 
     def _stop(self, abort: Callable[[str], None]) -> None:
         """The first signal: end the run, which settles before it returns."""
@@ -150,6 +167,11 @@ class DemoRun:
         self._recorder.mark("interrupted", self._interrupted_at)
         self._screen.print(as_line(Span("Interrupted: stopping the run. Once more leaves at once.", "stopped")))
         abort("interrupted")
+
+    def _give_up(self) -> None:
+        """The first signal, before there is a run."""
+        self._screen.print(as_line(Span("Interrupted: nothing had begun.", "stopped")))
+        self._scope.cancel()
 
     def _leave(self) -> None:
         """The second signal: last words before the process ends."""

@@ -16,7 +16,12 @@ from .. import AbortSignal, AgentTool, AgentToolResult, tool
 from .demo_files import FileSet, TextFile
 from .text import counted, size_text
 
-__all__ = ("Pace", "Progress", "demo_tools")
+__all__ = (
+    "Pace",
+    "Progress",
+    "UpdateFunction",
+    "demo_tools",
+)
 
 UpdateFunction = Callable[[object], Any]
 
@@ -47,8 +52,11 @@ class Pace:
 
     @property
     def tokens_per_second(self) -> float | None:
-        """How fast the stand-in for a model writes; ``None`` is as fast as it is read."""
-        return 100 * self.speed or None
+        """How fast the stand-in for a model writes; ``None`` is as fast as it is read.
+
+        It does not become slower than can be read with patience: slowing down is for watching the tools.
+        """
+        return 100 * max(self.speed, 0.25) if self.speed else None
 
 
 def demo_tools(files: FileSet, pace: Pace) -> list[AgentTool]:

@@ -86,7 +86,7 @@ class RunView:
             lines.append(as_line(Span("       " if number else "model  ", "strong"), printable(text)))
         if message.stop_reason == "aborted":
             lines.append(as_line("       ", Span("(cut off here)", "stopped")))
-        return [*lines, BLANK]
+        return [*lines, BLANK] if lines else []
 
     def _start_lines(self, bar: Bar) -> list[Line]:
         return [as_line(f"  {bar.name:<{_NAME_COLUMNS}} ", "started")]

@@ -12,7 +12,13 @@ from typing import Any, Protocol, TextIO
 
 from .text import Glyphs, Line, Span, Style, as_line, glyphs_for, plain_text
 
-__all__ = ("LiveScreen", "PlainScreen", "Screen", "open_screen")
+__all__ = (
+    "RICH_HINT",
+    "LiveScreen",
+    "PlainScreen",
+    "Screen",
+    "open_screen",
+)
 
 RICH_HINT = "For a live display: pip install 'cubepi-anyio[cli]'"
 

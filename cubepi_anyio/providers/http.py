@@ -41,7 +41,7 @@ from .content_encoding import ACCEPTED_ENCODINGS, ContentDecoder
 
 __all__ = ("AsyncHttpClient", "HttpClient", "HttpResponse", "Timeouts", "checked_base_url")
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _DRAIN_SECONDS = 0.05
 """How long an answer that is complete may take to end, so that its connection can be used again."""
@@ -277,7 +277,7 @@ class _Patience:
         self._begun = True
         self._left_seconds = _or_for_ever(self._timeouts.idle_seconds)
 
-    async def wait(self, step: Awaitable[T]) -> T:
+    async def wait(self, step: Awaitable[_T]) -> _T:
         """Await ``step``, no longer than patience lasts."""
         start = anyio.current_time()
         with anyio.CancelScope(deadline=start + self._left_seconds):
@@ -322,13 +322,13 @@ class _OnePiece:
 
 def _send_as_one_piece(request: Any, content: bytes) -> None:
     """Let the body be read from an object: cancelled while it sends, the library would leave a generator open."""
-    stream = getattr(request, "stream", None)
+    stream: object = getattr(request, "stream", None)
     if stream is not None:
         request.stream = _one_piece_stream(type(stream))(content)
 
 
 @lru_cache(maxsize=8)
-def _one_piece_stream(base: type) -> Callable[[bytes], object]:
+def _one_piece_stream(base: type) -> Callable[..., object]:
     """``base``, a library's own class of body, which the library insists on, with another iterator."""
 
     def keep(self: Any, content: bytes) -> None:
@@ -337,7 +337,8 @@ def _one_piece_stream(base: type) -> Callable[[bytes], object]:
     def pieces(self: Any) -> _OnePiece:
         return _OnePiece(self.content)
 
-    return type(base.__name__, (base,), {"__init__": keep, "__aiter__": pieces})
+    made: Any = type(base.__name__, (base,), {"__init__": keep, "__aiter__": pieces})
+    return made
 
 
 def checked_base_url(base_url: str) -> str:

@@ -12,10 +12,10 @@ from ..errors import StreamMisuse
 
 __all__ = ("EventBuffer",)
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
-class EventBuffer(Generic[T]):
+class EventBuffer(Generic[_T]):
     """Items in order, first in first out.
 
     Taking an item that is there costs no scheduler step, except that every ``size``-th passes a checkpoint. The
@@ -26,7 +26,7 @@ class EventBuffer(Generic[T]):
 
     def __init__(self, size: int = 64) -> None:
         self._size = size
-        self._items: deque[T] = deque()
+        self._items: deque[_T] = deque()
         self._burst = 0
         self._waiting = False
         self._readable: anyio.Event | None = None
@@ -39,7 +39,7 @@ class EventBuffer(Generic[T]):
         """Whether the producer should wait."""
         return len(self._items) >= self._size and not self.ended
 
-    def put(self, item: T) -> None:
+    def put(self, item: _T) -> None:
         """Add an item, also beyond ``size``. Dropped after the end."""
         if not self.ended:
             self._items.append(item)
@@ -63,7 +63,7 @@ class EventBuffer(Generic[T]):
                 self._writable = anyio.Event()
             await self._writable.wait()
 
-    async def take(self) -> T:
+    async def take(self) -> _T:
         """Return the next item; raises ``StopAsyncIteration`` at the end. A cancelled wait loses nothing.
 
         A checkpoint if it has to wait, at the end, and at least for every ``size``-th item.

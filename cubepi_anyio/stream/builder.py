@@ -47,13 +47,16 @@ def _as_object(value: Any) -> dict[str, Any] | None:
 def is_sendable(block: AssistantContent) -> bool:
     """Whether a block of a broken message may stay in the transcript.
 
-    Vendors refuse empty text and thinking without its signature, so a message that was cut keeps neither.
+    Vendors refuse empty text and thinking without its signature, so a message that was cut keeps neither; nor a call
+    whose arguments are no JSON object, because they may be what was cut.
     """
     match block:
         case TextContent():
             return bool(block.text.strip())
         case ThinkingContent():
             return block.redacted is not None or bool(block.signature)
+        case ToolCall():
+            return block.invalid_arguments is None
         case _:
             return True
 

@@ -19,7 +19,7 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint, checkpoint_if_cancelled
 
-from ..concurrency import bare_error
+from ..concurrency import bare_error, own_cancel_count
 from ..errors import IncompleteStream, StreamMisuse
 from ..events.stream import StreamEvent
 from ..types.content import ToolCall
@@ -386,6 +386,10 @@ class MessageStream:
     # --- running the producer ----------------------------------------------------------------
 
     async def _run_producer(self, produce: Produce) -> None:
+        with own_cancel_count():
+            await self._produce_to_the_end(produce)
+
+    async def _produce_to_the_end(self, produce: Produce) -> None:
         try:
             if not self._closed:  # left before it was begun: then nothing of it happens
                 await call_with(produce, self)

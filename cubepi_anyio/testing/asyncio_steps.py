@@ -100,8 +100,11 @@ async def run_on_asyncio(work: Callable[[], Awaitable[None]], watch: StepWatch, 
             return _create(loop, coro, options)
         task = _create(loop, _CountedCoroutine(coro, watch), options)
         watch.living[task] = getattr(coro, "__qualname__", repr(coro))
-        task.add_done_callback(lambda ended: watch.living.pop(ended, None))
+        task.add_done_callback(forget)
         return task
+
+    def forget(task: asyncio.Task[Any]) -> None:
+        watch.living.pop(task, None)
 
     def _create(loop: asyncio.AbstractEventLoop, coro: Any, options: dict[str, Any]) -> Any:
         return asyncio.Task(coro, loop=loop, **options) if former is None else former(loop, coro, **options)
@@ -112,14 +115,15 @@ async def run_on_asyncio(work: Callable[[], Awaitable[None]], watch: StepWatch, 
     context = copy_context()
     context.run(CURRENT_WATCH.set, watch)
     loop.set_task_factory(create)
+    task = loop.create_task(main(), context=context)
+    watch.main = task
     try:
-        watch.main = task = loop.create_task(main(), context=context)
-        done, _ = await asyncio.wait({task}, timeout=bound_seconds)
-        in_time = bool(done)
+        await asyncio.wait({task}, timeout=bound_seconds)
+        in_time = task.done()
     finally:
-        if not watch.main.done():
-            watch.main.cancel()
-            await asyncio.wait({watch.main}, timeout=bound_seconds)
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=bound_seconds)
         loop.set_task_factory(former)
     if in_time and not task.cancelled():  # cancelled in its very last step, it returned all the same
         task.result()

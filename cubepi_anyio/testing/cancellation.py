@@ -21,12 +21,12 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
+from time import monotonic
 from typing import Literal
 
 import anyio
 from anyio.lowlevel import checkpoint
 
-from ..agent.result import RunResult
 from ..concurrency import native_cancel_requests
 from ..events.agent import AgentEndEvent, AgentEvent
 from .asyncio_steps import run_on_asyncio
@@ -170,7 +170,7 @@ class _SweptRun:
         self.watch = StepWatch(position if options.at == "step" else None)
         self.ended = EndedRun(scenario=scenario, ending=options.ending, at=position)
         self.heard_count = 0
-        self._ended_at_seconds = anyio.current_time()
+        self._ended_at_seconds = monotonic()
         self._bystander_lives = True
         self._unsubscribe: list[Callable[[], None]] = []
 
@@ -189,7 +189,7 @@ class _SweptRun:
     async def _stand_by(self) -> None:
         try:
             await anyio.sleep_forever()
-        finally:
+        except anyio.get_cancelled_exc_class():  # noqa: ASYNC103 - its last word, whoever cancelled it
             self._bystander_lives = False
 
     async def _work(self) -> None:
@@ -211,8 +211,10 @@ class _SweptRun:
             self.ended.was_ended = True
             self.ended.endings += 1
             self.ended.phase = self.scenario.agent.state.phase
-            self.ended.was_over = any(isinstance(event, AgentEndEvent) for events in self.ended.heard for event in events)
-            self._ended_at_seconds = anyio.current_time()
+            self.ended.was_over = any(
+                isinstance(event, AgentEndEvent) for events in self.ended.heard for event in events
+            )
+            self._ended_at_seconds = monotonic()
             act()
 
         self.watch.act = end_it
@@ -229,7 +231,7 @@ class _SweptRun:
         finally:
             self.watch.closed = True
             self.ended.tasks_left = self.watch.others()
-            self.ended.seconds = anyio.current_time() - self._ended_at_seconds
+            self.ended.seconds = monotonic() - self._ended_at_seconds
             if self.scenario.leftovers is not None:
                 self.ended.leftovers = self.scenario.leftovers()
 
@@ -275,6 +277,8 @@ class _SweptRun:
         already = len(scenario.all_requests())
         try:
             with anyio.fail_after(self.options.bound_seconds):
+                if scenario.stored is not None:
+                    ended.stored = await scenario.stored()
                 ended.again = await scenario.prompt_again()
         except Exception as error:
             ended.again = error

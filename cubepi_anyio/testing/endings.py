@@ -13,9 +13,7 @@ from .steps import StepWatch, uncounted
 
 __all__ = ("ENDINGS", "Ending", "SiblingFailed", "endings_of")
 
-Ending = Literal[
-    "abort", "scope", "task_cancel", "asyncio_timeout", "asyncio_sibling", "trio_scope", "trio_sibling"
-]
+Ending = Literal["abort", "scope", "task_cancel", "asyncio_timeout", "asyncio_sibling", "trio_scope", "trio_sibling"]
 """``abort``: ``agent.abort()``. ``scope``: an anyio cancel scope around the call. ``task_cancel``: ``Task.cancel()`` of
 the asyncio task that calls. ``asyncio_timeout``: ``asyncio.timeout()``. ``asyncio_sibling``: another task of the
 ``asyncio.TaskGroup`` fails. ``trio_scope`` and ``trio_sibling``: the same with trio's own scope and nursery."""

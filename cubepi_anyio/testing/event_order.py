@@ -77,7 +77,7 @@ class EventOrder:
         """What has begun and not ended."""
         return [
             *([f"the {self._message.role} message never ended"] if self._message is not None else []),
-            *(f"call {id!r} started and never ended" for id in self._started if id not in self._ended),
+            *(f"call {call_id!r} started and never ended" for call_id in self._started if call_id not in self._ended),
             *([f"turn {self._turn} never ended"] if self._turn_is_open else []),
             *(["there is no agent_end"] if self._is_open and not self._is_over else []),
         ]
@@ -159,18 +159,16 @@ class EventOrder:
 
     # --- calls -------------------------------------------------------------------------------
 
-    def _hear_call(
-        self, event: ToolExecutionStartEvent | ToolExecutionUpdateEvent | ToolExecutionEndEvent
-    ) -> None:
-        id = event.tool_call_id
+    def _hear_call(self, event: ToolExecutionStartEvent | ToolExecutionUpdateEvent | ToolExecutionEndEvent) -> None:
+        call_id = event.tool_call_id
         if isinstance(event, ToolExecutionStartEvent):
             self._hear_call_start(event)
-        elif id not in self._started:
-            self._fault(event, f"call {id!r} has not started")
-        elif id in self._ended:
-            self._fault(event, f"call {id!r} has ended already")
+        elif call_id not in self._started:
+            self._fault(event, f"call {call_id!r} has not started")
+        elif call_id in self._ended:
+            self._fault(event, f"call {call_id!r} has ended already")
         elif isinstance(event, ToolExecutionEndEvent):
-            self._ended.append(id)
+            self._ended.append(call_id)
 
     def _hear_call_start(self, event: ToolExecutionStartEvent) -> None:
         calls = [call.id for call in self._answer.tool_calls] if self._answer is not None else []

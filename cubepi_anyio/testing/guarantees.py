@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import anyio
 
@@ -60,12 +61,19 @@ def _arrival_faults(ended: EndedRun) -> list[str]:
         case "asyncio_timeout":
             is_right = isinstance(arrived, TimeoutError)
         case "asyncio_sibling" | "trio_sibling":
-            is_right = isinstance(arrived, ExceptionGroup) and [*map(type, arrived.exceptions)] == [SiblingFailed]
+            is_right = _is_only_the_sibling(arrived)
         case "task_cancel":
             is_right = arrived is None or isinstance(arrived, anyio.get_cancelled_exc_class())
         case _:
             is_right = arrived is None
     return [] if is_right or ended.error is None else [f"around the call arrived {arrived!r}"]
+
+
+def _is_only_the_sibling(arrived: BaseException | None) -> bool:
+    if not isinstance(arrived, BaseExceptionGroup):
+        return False
+    errors: Sequence[BaseException] = cast("BaseExceptionGroup[BaseException]", arrived).exceptions
+    return [type(error) for error in errors] == [SiblingFailed]
 
 
 def returns_in_time(ended: EndedRun) -> Sequence[str]:
@@ -84,9 +92,11 @@ def returns_in_time(ended: EndedRun) -> Sequence[str]:
 
 def _completed_by_itself(ended: EndedRun) -> bool:
     """Whether the run was over, or had done its last waiting, when it was ended, so that it came to its own end."""
-    if ended.ending == "abort" and ended.was_over:
+    if ended.ending == "abort" and (ended.was_over or ended.phase == "idle"):
         return _outcome(ended.result) == ended.scenario.outcome
-    hops = 2 if ended.ending in ("asyncio_timeout", "asyncio_sibling") else 1  # asyncio passes their word on in a callback
+    hops = (
+        2 if ended.ending in ("asyncio_timeout", "asyncio_sibling") else 1
+    )  # asyncio passes their word on in a callback
     return ended.steps_after <= hops and _outcome(ended.result) in (ended.scenario.outcome, None)
 
 
@@ -95,12 +105,15 @@ def _outcome(result: RunResult | None) -> str | None:
 
 
 def transcript_is_valid(ended: EndedRun) -> Sequence[str]:
-    """The transcript is one that any model accepts."""
-    return check_transcript(ended.messages)
+    """The transcript is one that any model accepts, in memory and in the store."""
+    return [*check_transcript(ended.messages), *(f"stored: {fault}" for fault in check_transcript(ended.stored or ()))]
 
 
 def announced_is_kept(ended: EndedRun) -> Sequence[str]:
-    """A result whose ``tool_execution_end`` was heard is in the transcript, and so is what a tool has returned."""
+    """A result whose ``tool_execution_end`` was heard is in the transcript, and so is what a tool has returned.
+
+    Where there is a store, it holds what the transcript holds.
+    """
     kept = {message.tool_call_id: message for message in ended.messages if isinstance(message, ToolResultMessage)}
     faults: list[str] = []
     for event in ended.heard[0] if ended.heard else ():
@@ -108,9 +121,13 @@ def announced_is_kept(ended: EndedRun) -> Sequence[str]:
             message = kept.get(event.tool_call_id)
             if message is None or (message.content, message.is_error) != (event.result.content, event.is_error):
                 faults.append(f"the announced result of call {event.tool_call_id!r} is not in the transcript")
-    for id, text in ended.scenario.returned.items():
-        if id not in kept or kept[id].text != text:
-            faults.append(f"call {id!r} had returned {text!r}, and the transcript has {kept.get(id)!r}")
+    for call_id, text in ended.scenario.returned.items():
+        if call_id not in kept or kept[call_id].text != text:
+            faults.append(f"call {call_id!r} had returned {text!r}, and the transcript has {kept.get(call_id)!r}")
+    if ended.stored is not None and list(ended.stored) != list(ended.messages):
+        faults.append(
+            f"the store has {[m.role for m in ended.stored]}, the transcript {[m.role for m in ended.messages]}"
+        )
     return faults
 
 
@@ -155,7 +172,10 @@ def agent_is_usable(ended: EndedRun) -> Sequence[str]:
         faults.append(f"the next prompt ended with {ended.again.outcome!r}: {ended.again.error!r}")
     if ended.scenario.agent.state.phase != "idle" or ended.scenario.agent.state.is_running:
         faults.append("the agent is not idle")
-    return [*faults, *(f"after the next prompt: {fault}" for fault in check_transcript(ended.scenario.agent.state.messages))]
+    return [
+        *faults,
+        *(f"after the next prompt: {fault}" for fault in check_transcript(ended.scenario.agent.state.messages)),
+    ]
 
 
 def siblings_are_untouched(ended: EndedRun) -> Sequence[str]:

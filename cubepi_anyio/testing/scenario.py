@@ -40,6 +40,8 @@ class Scenario:
     """Prompt the agent once more, with a model that answers."""
     requests: Callable[[], Sequence[Sequence[Message]]] | None = None
     """The messages of every request the model has had."""
+    stored: Callable[[], Awaitable[Sequence[Message]]] | None = None
+    """Reads the thread back from the store, where there is one, as an agent that loads it would."""
     leftovers: Callable[[], Sequence[str]] | None = None
     """What is still alive of the run besides tasks, by name: open connections, child processes, running tools."""
     returned: dict[str, str] = field(default_factory=dict[str, str])
@@ -99,6 +101,8 @@ class EndedRun:
     """The events, for each listener."""
     messages: Sequence[Message] = ()
     """The transcript after the ending."""
+    stored: Sequence[Message] | None = None
+    """The thread in the store after the ending."""
     leftovers: Sequence[str] = ()
     bystander_lives: bool = True
     """Whether a task beside the run is unharmed."""

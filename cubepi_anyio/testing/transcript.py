@@ -22,8 +22,11 @@ def check_transcript(messages: Sequence[Message]) -> list[str]:
     faults = tool_cycle_faults(messages)
     for index, message in enumerate(messages):
         faults.extend(f"message {index} ({message.role}): {fault}" for fault in _message_faults(message))
-    ids = [message.id for message in messages if message.id]
-    faults.extend(f"two messages have the id {id!r}" for id in sorted({id for id in ids if ids.count(id) > 1}))
+    seen: set[str] = set()
+    for message in messages:
+        if message.id and message.id in seen:
+            faults.append(f"two messages have the id {message.id!r}")
+        seen.add(message.id)
     return faults
 
 

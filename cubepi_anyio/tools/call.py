@@ -27,6 +27,7 @@ from ..types.messages import Message, ToolResultMessage
 from .definition import AgentTool, AgentToolResult, ToolContext
 from .hooks import ToolHooks
 from .outcome import CallEnding, CallOutcome
+from .suspend import SuspendCall
 from .threads import THREAD_NOTICE_SECONDS, ThreadCall
 from .validation import ArgumentsInvalid
 from .watch import Watched
@@ -46,6 +47,7 @@ class CallSlot:
         "answer",
         "call",
         "cancelled_at",
+        "closed",
         "coroutine",
         "outcome",
         "params",
@@ -74,8 +76,20 @@ class CallSlot:
         """Whether ``tool_execution_start`` was said."""
         self.started = False
         """Whether the tool's own code has begun."""
+        self.closed = False
+        """Whether ``tool_execution_end`` was said."""
         self.answer: ToolResultMessage | None = None
         """The message that answers the call, made when ``tool_execution_end`` is said."""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether code of the tool runs in the event loop, and is not to end by itself within its grace."""
+        return self.coroutine is not None and self.outcome is None and not self.is_cooperative
+
+    @property
+    def is_cooperative(self) -> bool:
+        """Whether the tool wants to end by itself when its signal is set."""
+        return self.tool is not None and self.tool.cancellation == "cooperative"
 
     def abort(self, reason: str | None) -> None:
         """End this call alone."""
@@ -99,6 +113,10 @@ class BatchReporter(Protocol):
 
     def call_cancelled(self, slot: CallSlot) -> None:
         """A cancellation has reached the running tool."""
+        ...
+
+    def call_interrupted(self, slot: CallSlot) -> None:
+        """The call has ended because its surroundings are cancelled; it has an outcome if it reached one."""
         ...
 
     async def call_ended(self, slot: CallSlot) -> None:
@@ -144,7 +162,10 @@ async def _reach_outcome(slot: CallSlot, plan: BatchPlan) -> None:
     slot.scope = scope = CancelScope()
     try:
         with scope:
-            await _prepare(slot, plan)
+            try:
+                await _prepare(slot, plan)
+            except SuspendCall as suspended:
+                slot.outcome = CallOutcome.suspended(slot.call, suspended.request)
             if slot.outcome is None:
                 await _execute(slot, plan, scope)
             if plan.hooks.after is not None:
@@ -154,6 +175,7 @@ async def _reach_outcome(slot: CallSlot, plan: BatchPlan) -> None:
         if _surroundings_are_cancelled():
             _keep_thread_outcome(slot, "the run was cancelled")
             _note_lateness(slot, plan)
+            plan.reporter.call_interrupted(slot)
             raise
         slot.outcome = CallOutcome.failed(slot.call, _self_cancelled(error))
     if slot.outcome is None:
@@ -255,7 +277,11 @@ def _validate(slot: CallSlot, tool: AgentTool) -> None:
 
 async def _before(slot: CallSlot, tool: AgentTool, plan: BatchPlan) -> None:
     assert plan.hooks.before is not None
-    decision = await plan.hooks.before(slot.call, slot.params, plan.run_signal)
+    try:
+        decision = await plan.hooks.before(slot.call, slot.params, tool.validate, plan.run_signal)
+    except ArgumentsInvalid as invalid:
+        slot.outcome = CallOutcome.refused(slot.call, invalid.text)
+        return
     if decision is None:
         return
     if decision.block:
@@ -269,7 +295,7 @@ async def _before(slot: CallSlot, tool: AgentTool, plan: BatchPlan) -> None:
 async def _after(slot: CallSlot, plan: BatchPlan) -> None:
     outcome = slot.outcome
     assert plan.hooks.after is not None
-    if outcome is None or outcome.ending is CallEnding.REFUSED:
+    if outcome is None or outcome.ending in (CallEnding.REFUSED, CallEnding.SUSPENDED):
         return
     change = await plan.hooks.after(slot.call, outcome.result, outcome.is_error, plan.run_signal)
     if change is None:
@@ -299,6 +325,8 @@ async def _execute(slot: CallSlot, plan: BatchPlan, scope: CancelScope) -> None:
         result = await _invoke(slot, tool, plan)
         if slot.outcome is None:
             slot.outcome = CallOutcome.finished(slot.call, _as_result(slot, result))
+    except SuspendCall as suspended:
+        slot.outcome = _suspended(slot, tool, suspended)
     except Exception as error:
         slot.outcome = await _failed_or_cancelled(slot, error, scope, plan)
     except BaseExceptionGroup as group:
@@ -308,6 +336,17 @@ async def _execute(slot: CallSlot, plan: BatchPlan, scope: CancelScope) -> None:
             raise
         slot.outcome = await _failed_or_cancelled(slot, others, scope, plan)
     scope.deadline = math.inf
+
+
+def _suspended(slot: CallSlot, tool: AgentTool, suspended: SuspendCall) -> CallOutcome:
+    """A tool that only asks is entered anew later; a body that has done something already must not be."""
+    if tool.asks:
+        return CallOutcome.suspended(slot.call, suspended.request)
+    problem = (
+        "the tool asked a person in the middle of its work through a durable channel, which cannot be continued in a "
+        "later run; ask before the tool runs (ApprovalPolicy), in a tool of its own (ask_user), or in memory"
+    )
+    return CallOutcome.failed(slot.call, RuntimeError(problem))
 
 
 async def _failed_or_cancelled(slot: CallSlot, error: Exception, scope: CancelScope, plan: BatchPlan) -> CallOutcome:
@@ -420,7 +459,11 @@ class _Updater:
         return DONE
 
     async def _report(self, partial_result: object) -> None:
-        await self._reporter.call_updated(self._slot, partial_result)
+        say = partial(self._reporter.call_updated, self._slot, partial_result)
+        if self._slot.thread is None:  # an async tool that went into a thread by itself
+            await say()
+        else:
+            await self._slot.thread.report(say)
 
 
 def _as_result(slot: CallSlot, value: Any) -> AgentToolResult:

@@ -123,6 +123,8 @@ class AgentTool:
     """Seconds a cooperative call has after an abort."""
     idempotent: bool = field(default=True, kw_only=True)
     """Whether running a call twice does no harm."""
+    asks: bool = field(default=False, kw_only=True)
+    """Whether the tool itself only asks a person: its body may then be entered anew when the answer has come."""
     strict: bool | None = field(default=None, kw_only=True)
     """Whether the vendor is asked to hold the model to the schema; ``None`` leaves it to the provider."""
 

@@ -18,7 +18,11 @@ from .docstring import read_docstring
 from .schema import first_sentence
 from .signature import bare_function, declared_parameters
 
-__all__ = ("FunctionParameters", "read_function")
+__all__ = (
+    "INJECTED_NAMES",
+    "FunctionParameters",
+    "read_function",
+)
 
 INJECTED_NAMES = frozenset({"tool_call_id", "signal", "on_update"})
 """Parameters that the library fills, by their name."""

@@ -44,8 +44,11 @@ class ToolHooks:
 
     resolve: Callable[[ToolCall, AbortSignal], Awaitable[ToolCall | None]] | None = None
     """May answer another call (name, arguments) to run in place of this one; the id stays."""
-    before: Callable[[ToolCall, Any, AbortSignal], Awaitable[BeforeToolCallResult | None]] | None = None
-    """Sees the call and its validated parameters before the tool runs."""
+    before: (
+        Callable[[ToolCall, Any, Callable[[JsonObject], Any], AbortSignal], Awaitable[BeforeToolCallResult | None]]
+        | None
+    ) = None
+    """Sees the call and its validated parameters before the tool runs; the function validates edited arguments."""
     after: Callable[[ToolCall, AgentToolResult, bool, AbortSignal], Awaitable[AfterToolCallResult | None]] | None = None
     """Sees the result, and whether it is an error, before anybody else does."""
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeGuard
 from urllib.parse import unquote
 
 __all__ = (
+    "MAX_DEPTH",
     "NOTHING",
     "Fault",
     "Path",

@@ -7,10 +7,15 @@ from enum import StrEnum
 from typing import Any, cast
 
 from ..types.content import TextContent, ToolCall
+from ..types.hitl import PersonRequest
 from ..types.messages import ToolResultMessage
 from .definition import AgentToolResult
 
-__all__ = ("CallEnding", "CallOutcome")
+__all__ = (
+    "CallEnding",
+    "CallOutcome",
+    "error_text",
+)
 
 
 class CallEnding(StrEnum):
@@ -30,6 +35,8 @@ class CallEnding(StrEnum):
     """The call never began: unknown tool, invalid arguments, a veto, a limit, or a message that was cut."""
     ABANDONED = "abandoned"
     """The call was cancelled, but a worker thread cannot be stopped, and goes on unseen."""
+    SUSPENDED = "suspended"
+    """The call waits for a person's answer; it has no result yet and goes on in a later run."""
     IGNORED_CANCELLATION = "ignored_cancellation"
     """The call was cancelled, went on regardless, and returned later."""
 
@@ -45,6 +52,8 @@ class CallOutcome:
     error: BaseException | None = None
     block_reason: str | None = None
     """Why a hook refused the call, where one did."""
+    request: PersonRequest | None = None
+    """The question a suspended call waits for."""
 
     @classmethod
     def finished(cls, call: ToolCall, result: AgentToolResult) -> CallOutcome:
@@ -66,7 +75,7 @@ class CallOutcome:
     @classmethod
     def timed_out(cls, call: ToolCall, seconds: float) -> CallOutcome:
         """The call was cancelled after ``seconds``."""
-        text = f"The call timed out: it was cancelled after {seconds:g} seconds."
+        text = f"The call timed out: it was cancelled after {seconds:.3g} seconds."
         return cls._error(call, CallEnding.TIMED_OUT, text, timeout_seconds=seconds)
 
     @classmethod
@@ -89,6 +98,11 @@ class CallOutcome:
             "it was abandoned, may still be running, and its outcome is unknown."
         )
         return cls._error(call, CallEnding.ABANDONED, text, reason=why)
+
+    @classmethod
+    def suspended(cls, call: ToolCall, request: PersonRequest) -> CallOutcome:
+        """The call waits for a person."""
+        return cls(call, CallEnding.SUSPENDED, AgentToolResult(), False, request=request)
 
     @classmethod
     def ignored_cancellation(cls, call: ToolCall, end: CallOutcome | None, seconds: float) -> CallOutcome:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import codecs
+import math
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, STDOUT
 from typing import Any
 
 import anyio
+from anyio import CancelScope
 from anyio.abc import ByteReceiveStream, Process
+from anyio.lowlevel import checkpoint
 
-from ..concurrency import bare_error
+from ..concurrency import run_in_tasks
 from .definition import OnUpdate
 
 __all__ = ("ProcessOutput", "ProcessResult", "run_process")
@@ -23,6 +28,11 @@ _MAX_OUTPUT_BYTES = 1_000_000
 _LINGER_SECONDS = 0.2
 """How long output is still read when the program has ended: a program it started may hold the pipe open for ever."""
 _POLL_SECONDS = 0.02
+_WAIT_SECONDS = 0.1
+_KILL_SECONDS = 1.0
+"""How long a killed group may take to be gone; what the system itself holds up is not waited for."""
+_MAX_LEFT_BYTES = 1_000_000
+"""How much is still read when the group has ended: what left the group may write for ever."""
 
 
 class ProcessOutput:
@@ -81,11 +91,27 @@ class ProcessResult:
 
 @dataclass(slots=True)
 class _Job:
-    process: Process
+    """One program, from its start to the end of its group."""
+
     output: ProcessOutput
     on_update: OnUpdate | None
+    timeout: float | None
     terminate_seconds: float
-    timed_out: bool = field(default=False, init=False)
+    timed_out: bool = False
+    reading_ended: anyio.Event = field(default_factory=anyio.Event)
+    receiving: CancelScope = field(default_factory=CancelScope)
+    last_byte: float = math.inf
+    """The count of bytes after which nothing more is read; set when the group has ended."""
+
+    @property
+    def patience_seconds(self) -> float:
+        """How long to wait for a piece of output."""
+        return math.inf if self.last_byte == math.inf else _LINGER_SECONDS
+
+    def read_only_what_is_left(self) -> None:
+        """Nobody of the group writes any more."""
+        self.last_byte = self.output.total_bytes + _MAX_LEFT_BYTES
+        self.receiving.deadline = anyio.current_time() + _LINGER_SECONDS
 
 
 async def run_process(
@@ -101,14 +127,19 @@ async def run_process(
 ) -> ProcessResult:
     """Run a program to its end and return how it ended; a string is given to the shell.
 
-    ``timeout`` in seconds ends the program and returns what there was. ``on_update`` gets each piece of output as text.
-    Returns when the program ends, also if something it started holds its pipes. Whatever is left of its process
-    group is ended then: first asked (SIGTERM), after ``terminate_seconds`` killed.
+    ``timeout`` in seconds ends the program and returns what there was. ``on_update`` gets each piece of output as text;
+    awaiting it holds the program back. Returns when the program ends, also if something it started holds its pipes.
+    Whatever is left of its process group is ended then: first asked (SIGTERM), after ``terminate_seconds`` killed.
+    Only what has left the group, as a daemon does, goes on.
 
     A checkpoint. Cancelled, it ends the group in the same way before the cancellation goes on; ``output``, if one was
-    given, holds what there was. Raises ``OSError`` if the program cannot be started.
+    given, holds what there was. Raises ``OSError`` if the program cannot be started, ``ValueError`` for a command that
+    is empty or has a NUL in it, and what ``on_update`` raises.
     """
-    process = await anyio.open_process(
+    _check(command)
+    job = _Job(output if output is not None else ProcessOutput(), on_update, timeout, terminate_seconds)
+    start = partial(
+        anyio.open_process,
         command,
         stdin=DEVNULL if stdin is None else PIPE,
         stdout=PIPE,
@@ -117,49 +148,103 @@ async def run_process(
         env=env,
         start_new_session=os.name == "posix",
     )
-    job = _Job(process, output if output is not None else ProcessOutput(), on_update, terminate_seconds)
+    result: list[ProcessResult] = []
+
+    async def work() -> None:
+        result.append(await _run(job, start, stdin))
+
+    # In a task of its own, because ``Task.cancel()`` knows no shield.
+    await run_in_tasks((work,))
+    return result[0]
+
+
+async def _run(job: _Job, start: Callable[[], Awaitable[Process]], stdin: bytes | None) -> ProcessResult:
+    await checkpoint()
+    process: Process | None = None
+    # A start that is interrupted half-way would leave a program that nobody knows of.
+    with CancelScope(shield=True):
+        process = await start()
+    assert process is not None
     try:
-        await _attend(job, stdin, timeout)
+        await _attend(process, job, stdin)
     finally:
-        with anyio.CancelScope(shield=True):
-            await _end_group(process, terminate_seconds)
+        with CancelScope(shield=True):
+            await _end_group(process, job.terminate_seconds)
             await process.aclose()
     return ProcessResult(process.returncode or 0, job.output.text, job.timed_out, job.output.is_cut)
 
 
-async def _attend(job: _Job, stdin: bytes | None, timeout: float | None) -> None:
+def _check(command: str | Sequence[str]) -> None:
+    parts = [command] if isinstance(command, str) else list(command)
+    if not parts or not parts[0]:
+        raise ValueError("the command is empty; give a string for the shell, or a program and its arguments")
+    if any("\0" in part for part in parts):
+        # What stands behind it would be lost on the way to the system.
+        raise ValueError("the command has a NUL character in it, which no program can be given")
+
+
+async def _attend(process: Process, job: _Job, stdin: bytes | None) -> None:
     """Read what the program writes until it ends or its time is over."""
-    process = job.process
     assert process.stdout is not None
-    reading_ended = anyio.Event()
-    try:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_read, process.stdout, job, reading_ended)
-            if stdin is not None:
-                tasks.start_soon(_feed, process, stdin)
-            with anyio.move_on_after(timeout) as scope:
-                await process.wait()
-            if scope.cancelled_caught:
-                job.timed_out = True
-                await _end_group(process, job.terminate_seconds)
-            with anyio.move_on_after(_LINGER_SECONDS):
-                await reading_ended.wait()
-            tasks.cancel_scope.cancel()
-    except BaseExceptionGroup as group:
-        error = bare_error(group)
+    with CancelScope() as attending:
+
+        async def watch() -> None:
+            await _watch(process, job)
+            attending.cancel()
+
+        feed = [partial(_feed, process, stdin)] if stdin is not None else []
+        await run_in_tasks([partial(_read, process.stdout, job), watch, *feed])
+
+
+async def _watch(process: Process, job: _Job) -> None:
+    """Wait for the end of the program, or bring it about; then for the end of its output."""
+    with anyio.move_on_after(job.timeout) as scope:
+        await _wait_for_exit(process)
+    if scope.cancelled_caught:
+        job.timed_out = True
     else:
-        return
-    raise error
+        with anyio.move_on_after(_LINGER_SECONDS):
+            await job.reading_ended.wait()
+    await _end_group(process, job.terminate_seconds)
+    job.read_only_what_is_left()
+    await job.reading_ended.wait()
 
 
-async def _read(stream: ByteReceiveStream, job: _Job, ended: anyio.Event) -> None:
+async def _wait_for_exit(process: Process) -> None:
+    """Return when the program has ended.
+
+    On asyncio with some versions of Python, ``wait`` returns only when the pipes are closed too; the code is known.
+    """
+    while process.returncode is None:
+        with anyio.move_on_after(_WAIT_SECONDS):
+            await process.wait()
+
+
+async def _read(stream: ByteReceiveStream, job: _Job) -> None:
+    text = codecs.getincrementaldecoder("utf-8")("replace")
     try:
-        async for chunk in stream:
-            job.output.add(chunk)
-            if job.on_update is not None:
-                await job.on_update(chunk.decode(errors="replace"))
+        while job.output.total_bytes < job.last_byte:
+            chunk = await _receive(stream, job)
+            await _report(job, text.decode(chunk, final=not chunk))
+            if not chunk:
+                return
     finally:
-        ended.set()
+        job.reading_ended.set()
+
+
+async def _receive(stream: ByteReceiveStream, job: _Job) -> bytes:
+    """The next piece of output, or nothing if it has ended."""
+    with CancelScope(deadline=anyio.current_time() + job.patience_seconds) as job.receiving:
+        with suppress(anyio.EndOfStream):
+            chunk = await stream.receive()
+            job.output.add(chunk)
+            return chunk
+    return b""
+
+
+async def _report(job: _Job, text: str) -> None:
+    if text and job.on_update is not None:
+        await job.on_update(text)
 
 
 async def _feed(process: Process, stdin: bytes) -> None:
@@ -175,12 +260,16 @@ async def _end_group(process: Process, terminate_seconds: float) -> None:
     if not _is_alive(process):
         return
     _signal_group(process, signal.SIGTERM)
-    with anyio.move_on_after(terminate_seconds):
+    if not await _is_gone_within(process, terminate_seconds):
+        _signal_group(process, _KILL)
+        await _is_gone_within(process, _KILL_SECONDS)
+
+
+async def _is_gone_within(process: Process, seconds: float) -> bool:
+    with anyio.move_on_after(seconds):
         while _is_alive(process):  # noqa: ASYNC110 - the system tells nobody when a group is empty
             await anyio.sleep(_POLL_SECONDS)
-    if _is_alive(process):
-        _signal_group(process, _KILL)
-    await process.wait()
+    return not _is_alive(process)
 
 
 _KILL: Any = getattr(signal, "SIGKILL", signal.SIGTERM)

@@ -10,7 +10,14 @@ from typing import Any, cast
 
 from ..errors import ToolDefinitionError
 
-__all__ = ("accepted_keywords", "bare_function", "declared_parameters", "docstring_of", "is_async_callable")
+__all__ = (
+    "INJECTED_KEYWORDS",
+    "accepted_keywords",
+    "bare_function",
+    "declared_parameters",
+    "docstring_of",
+    "is_async_callable",
+)
 
 INJECTED_KEYWORDS = frozenset({"signal", "on_update", "context"})
 """The keyword arguments that ``execute`` gets where it declares them."""

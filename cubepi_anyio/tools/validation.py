@@ -7,7 +7,6 @@ one (pydantic does that by itself). Nothing is decoded twice.
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -16,9 +15,13 @@ from typing import Any, cast
 from pydantic import BaseModel, ValidationError
 
 from ..types import JsonObject
-from .json_schema import NOTHING, Fault, Path, parts_at, schema_faults, shown, unknown_field
+from .json_schema import NOTHING, Fault, Path, is_array, is_object, parts_at, schema_faults, shown, unknown_field
 
-__all__ = ("ArgumentsInvalid", "validator_for")
+__all__ = (
+    "MAX_TEXT_BYTES",
+    "ArgumentsInvalid",
+    "validator_for",
+)
 
 MAX_TEXT_BYTES = 2000
 """The most a model is told of one call's arguments."""
@@ -86,9 +89,16 @@ def _read_by_model(
 
 def _copied(arguments: JsonObject) -> JsonObject:
     try:
-        return copy.deepcopy(arguments)
+        return _copy(arguments)
     except RecursionError:
         raise ArgumentsInvalid("The arguments are nested too deeply") from None
+
+
+def _copy(value: Any) -> Any:
+    """A copy of a JSON value; several times as fast as ``copy.deepcopy``, which is made for any object."""
+    if is_object(value):
+        return {key: _copy(item) for key, item in value.items()}
+    return [_copy(item) for item in value] if is_array(value) else value
 
 
 # --- mending ---------------------------------------------------------------------------------

@@ -20,13 +20,13 @@ __all__ = (
 )
 
 
-class Block(BaseModel):
+class _Block(BaseModel):
     """What all blocks share: unknown fields are refused, so a typing mistake is heard at once."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
-class TextContent(Block):
+class TextContent(_Block):
     """Plain text."""
 
     type: Literal["text"] = "text"
@@ -35,7 +35,7 @@ class TextContent(Block):
     """What the vendor attached to the block (citations, item ids); sent back to the same wire format only."""
 
 
-class ImageContent(Block):
+class ImageContent(_Block):
     """A picture: base64 text in ``source`` with its ``media_type``, or an address in ``url``."""
 
     type: Literal["image"] = "image"
@@ -44,7 +44,7 @@ class ImageContent(Block):
     url: str | None = None
 
 
-class DocumentContent(Block):
+class DocumentContent(_Block):
     """A document (PDF, text): base64 text in ``source`` with its ``media_type``, or an address in ``url``."""
 
     type: Literal["document"] = "document"
@@ -55,7 +55,7 @@ class DocumentContent(Block):
     vendor: JsonObject | None = None
 
 
-class ThinkingContent(Block):
+class ThinkingContent(_Block):
     """What a model thought before it answered.
 
     ``signature`` proves to the vendor that the text is its own; unsigned thinking is never sent back.
@@ -69,7 +69,7 @@ class ThinkingContent(Block):
     vendor: JsonObject | None = None
 
 
-class ToolCall(Block):
+class ToolCall(_Block):
     """A request of the model to run a tool. ``arguments`` are parsed but not validated."""
 
     type: Literal["tool_call"] = "tool_call"
@@ -81,7 +81,7 @@ class ToolCall(Block):
     vendor: JsonObject | None = None
 
 
-class OpaqueContent(Block):
+class OpaqueContent(_Block):
     """A block only its vendor understands (server tools and their results); sent back as it came."""
 
     type: Literal["opaque"] = "opaque"

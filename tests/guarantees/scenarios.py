@@ -37,12 +37,18 @@ from cubepi_anyio import (
     faux_tool_call,
     tool_cycle_faults,
 )
+from cubepi_anyio.checkpointers import MemoryCheckpointer, repaired
 from cubepi_anyio.testing import EndedRun, Scenario
 
 THOROUGH = bool(os.environ.get("CUBEPI_ANYIO_THOROUGH_SWEEPS"))
 """Every step with many scheduler seeds, which takes minutes; otherwise a part that takes seconds."""
 
 SEEDS = range(12) if THOROUGH else range(2)
+
+
+def sniffed_trio() -> bool:
+    """Whether the test runs on trio."""
+    return anyio.get_cancelled_exc_class().__module__.startswith("trio")
 
 
 class Nothing(BaseModel):
@@ -66,9 +72,11 @@ class Tools:
 
     def leftovers(self) -> list[str]:
         """The calls whose functions have not been left."""
-        return [f"the function of call {id!r}" for id in sorted(self.running)]
+        return [f"the function of call {call_id!r}" for call_id in sorted(self.running)]
 
-    def tool(self, name: str, function: Callable[..., Any], parameters: type[BaseModel] = Nothing, **fields: Any) -> AgentTool:
+    def tool(
+        self, name: str, function: Callable[..., Any], parameters: type[BaseModel] = Nothing, **fields: Any
+    ) -> AgentTool:
         """A tool around ``function(id, params, on_update)``, watched from its start to its end."""
 
         async def execute(tool_call_id: str, params: Any, *, on_update: Any) -> Any:
@@ -140,8 +148,7 @@ class Tools:
         """Raises a cancellation that nobody asked for."""
 
         async def cancel_itself(id: str, params: Nothing, on_update: Any) -> str:
-            await checkpoint()
-            raise anyio.get_cancelled_exc_class()
+            raise await an_old_cancellation()
 
         return self.tool("cancel_itself", cancel_itself)
 
@@ -156,6 +163,24 @@ def _provider(*responses: Any) -> FauxProvider:
     provider = FauxProvider()
     provider.set_responses(responses)
     return provider
+
+
+async def an_old_cancellation() -> BaseException:
+    """A cancellation that was meant for a scope which has been left since; trio lets nobody make one."""
+    caught: BaseException = AssertionError("not cancelled")
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        try:
+            await checkpoint()
+        except anyio.get_cancelled_exc_class() as cancelled:
+            caught = cancelled
+            raise
+    return caught
+
+
+def agent_with(tools: Sequence[AgentTool], *responses: Any) -> Agent:
+    """An agent with these tools, whose model gives these responses."""
+    return Agent(model=_provider(*responses).model("m"), tools=tools)
 
 
 # --- what a run can be in the middle of ------------------------------------------------------
@@ -237,8 +262,8 @@ def shielded_cleanup() -> Scenario:
 
     def cleaned_up(ended: EndedRun) -> Sequence[str]:
         careful = {"first", "third", "alone"}
-        missing = [id for id in tools.started if id in careful and id not in tools.cleaned]
-        return [f"the shielded cleanup of call {id!r} was cut" for id in missing]
+        missing = [call_id for call_id in tools.started if call_id in careful and call_id not in tools.cleaned]
+        return [f"the shielded cleanup of call {call_id!r} was cut" for call_id in missing]
 
     return _scenario(provider, Agent(model=provider.model("m"), tools=names), tools, checks=[cleaned_up])
 
@@ -282,7 +307,8 @@ def nested_agents() -> Scenario:
         return (await inner.prompt("Do a part of it.")).text
 
     provider = _provider(
-        [faux_tool_call("delegate", {}, id="delegated"), faux_tool_call("echo", {"times": 1}, id="plain")], "Outer done."
+        [faux_tool_call("delegate", {}, id="delegated"), faux_tool_call("echo", {"times": 1}, id="plain")],
+        "Outer done.",
     )
     agent = Agent(model=provider.model("outer"), tools=[tools.tool("delegate", delegate), tools.echo()])
 
@@ -292,8 +318,12 @@ def nested_agents() -> Scenario:
 
     def inner_results_are_kept(ended: EndedRun) -> Sequence[str]:
         kept = {m.tool_call_id: m.text for m in inner.state.messages if isinstance(m, ToolResultMessage)}
-        done = {id: text for id, text in returned.items() if id.startswith("inner")}
-        return [f"inner call {id!r} had returned {text!r}" for id, text in done.items() if kept.get(id) != text]
+        done = {call_id: text for call_id, text in returned.items() if call_id.startswith("inner")}
+        return [f"inner call {call_id!r} returned {text!r}" for call_id, text in done.items() if kept.get(call_id) != text]
+            f"inner call {call_id!r} had returned {text!r}"
+            for call_id, text in done.items()
+            if kept.get(call_id) != text
+        ]
 
     returned = tools.returned
     outer_returned = _Only(returned, ("delegated", "plain"))
@@ -373,7 +403,11 @@ def cut_answer() -> Scenario:
     """The answer is as long as it may be, and its calls do not run."""
     tools = Tools()
     cut = faux_assistant_message(
-        [faux_text("Much."), faux_tool_call("echo", {"times": 1}, id="whole"), faux_tool_call("echo", '{"tim', id="cut")],
+        [
+            faux_text("Much."),
+            faux_tool_call("echo", {"times": 1}, id="whole"),
+            faux_tool_call("echo", '{"tim', id="cut"),
+        ],
         stop_reason="length",
     )
     provider = _provider(cut, "Shorter.")
@@ -409,6 +443,26 @@ def _said(text: str) -> AssistantMessage:
     return AssistantMessage(content=[TextContent(text=text)])
 
 
+def stored_thread() -> Scenario:
+    """Three calls at once, kept in a store that takes a step for each of its own."""
+    scenario = parallel_tools()
+    store = MemoryCheckpointer()
+    assert scenario.provider is not None
+    scenario.agent = Agent(
+        model=scenario.provider.model("m"),
+        tools=scenario.agent.state.tools,
+        checkpointer=store,
+        thread_id="thread",
+    )
+
+    async def stored() -> Sequence[Message]:
+        record = await store.load("thread")
+        return repaired(record.messages)[0] if record is not None else ()  # results are stored as calls end
+
+    scenario.stored = stored
+    return scenario
+
+
 def hand_written_provider() -> Scenario:
     provider = HandWritten()
     agent = Agent(model=provider.model("m"))
@@ -429,5 +483,6 @@ SCENARIOS = (
     failing_model,
     cut_answer,
     hand_written_provider,
+    stored_thread,
 )
 """Every scenario whose steps are the same in each run."""

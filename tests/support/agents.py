@@ -130,35 +130,38 @@ def bench(*responses: Any, tools: Sequence[AgentTool] = (), heard: bool = True, 
     return made
 
 
-_OPENS = {"agent_start": "agent_end", "turn_start": "turn_end", "message_start": "message_end"}
+_ENDS = {"agent_start": "agent_end", "turn_start": "turn_end", "message_start": "message_end"}
 
 
 def balance_faults(events: Sequence[AgentEvent]) -> list[str]:
     """What is wrong with the order of the events of whole runs; empty if nothing is."""
     faults: list[str] = []
-    opened: list[str] = []
-    calls: set[str] = set()
+    open_ends: list[str] = []
     for index, event in enumerate(events):
         kind = event.type
-        if kind in _OPENS:
-            if (kind == "agent_start") is bool(opened):
-                faults.append(f"{index}: {kind} inside {opened}")
-            opened.append(_OPENS[kind])
-        elif kind in _OPENS.values():
-            if not opened or opened.pop() != kind:
-                faults.append(f"{index}: {kind} closes nothing that is open")
-        elif kind == "tool_execution_start":
-            if event.tool_call_id in calls:
+        if kind in _ENDS:
+            if (kind == "agent_start") is bool(open_ends):
+                faults.append(f"{index}: {kind} inside {open_ends}")
+            open_ends.append(_ENDS[kind])
+        elif kind in _ENDS.values() and (not open_ends or open_ends.pop() != kind):
+            faults.append(f"{index}: {kind} closes nothing that is open")
+    return [*faults, *(f"left open: {end}" for end in open_ends), *_call_faults(events)]
+
+
+def _call_faults(events: Sequence[AgentEvent]) -> list[str]:
+    faults: list[str] = []
+    running: set[str] = set()
+    for index, event in enumerate(events):
+        if event.type == "tool_execution_start":
+            if event.tool_call_id in running:
                 faults.append(f"{index}: call {event.tool_call_id} starts twice")
-            calls.add(event.tool_call_id)
-        elif kind == "tool_execution_end":
-            if event.tool_call_id not in calls:
+            running.add(event.tool_call_id)
+        elif event.type == "tool_execution_end":
+            if event.tool_call_id not in running:
                 faults.append(f"{index}: call {event.tool_call_id} ends without having started")
-            calls.discard(event.tool_call_id)
-        if kind in ("turn_end", "agent_end") and calls:
-            faults.append(f"{index}: {kind} while {calls} run")
-    if opened or calls:
-        faults.append(f"left open: {opened}, {calls}")
+            running.discard(event.tool_call_id)
+        elif event.type in ("turn_end", "agent_end") and running:
+            faults.append(f"{index}: {event.type} while {running} run")
     return faults
 
 

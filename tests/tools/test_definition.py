@@ -99,7 +99,7 @@ def test_what_execute_declares_is_what_it_is_given(
 
 def test_a_tool_is_hashable_and_equal_to_itself_only() -> None:
     tool, twin = make(), make()
-    assert tool == tool  # noqa: PLR0124 - equality is what is tested
+    assert tool == tool
     assert tool != twin
     assert len({tool, twin}) == 2
 

@@ -6,7 +6,7 @@ the index out, give all calls the same one, repeat id and name or bring them lat
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -17,10 +17,11 @@ from ...stream.builder import parse_arguments
 from ...stream.draft import DraftWriter
 from ...types.content import ToolCall
 from ...types.json import JsonObject, JsonValue
+from .schema import without_added_nulls
 
 __all__ = ("CallDeltas",)
 
-_STANDARD_FIELDS = ("index", "id", "type", "function")
+_STANDARD_FIELDS = frozenset(("index", "id", "type", "function"))
 
 
 class _Call:
@@ -42,14 +43,22 @@ class _Call:
             return False
         return parse_arguments("".join(self.arguments))[1] is None
 
+    def lacks_arguments_of(self, name: str) -> bool:
+        """Whether the call is of the tool ``name`` and stands in the middle of its arguments."""
+        return name == self.name and bool(self.arguments) and not self.has_arguments()
+
 
 class CallDeltas:
     """Takes the deltas of all calls of an answer and writes the calls into a draft, in the order they begin."""
 
-    def __init__(self, draft: DraftWriter, on_begin: Callable[[], None]) -> None:
-        """``on_begin`` is called before each call begins, so that text before it can end."""
+    def __init__(
+        self, draft: DraftWriter, on_begin: Callable[[], None], strict_schemas: Mapping[str, JsonObject]
+    ) -> None:
+        """``on_begin`` is called before each call begins, so that text before it can end. ``strict_schemas`` are the
+        schemas of the strict tools as they were before strictness, by the tool's name."""
         self._draft = draft
         self._on_begin = on_begin
+        self._strict_schemas = strict_schemas
         self._calls: list[_Call] = []
         self._last: _Call | None = None
         self._by_index: dict[Any, _Call] = {}
@@ -65,6 +74,7 @@ class CallDeltas:
         index, call_id, name = entry.get("index"), entry.get("id") or "", function.get("name") or ""
         arguments = _as_text(function.get("arguments"))
         if not (call_id or name or arguments):
+            self._note_alone(index, entry)
             return
         call = self._continued(index, call_id, name, arguments)
         if call is None:
@@ -75,6 +85,12 @@ class CallDeltas:
         self._note(call, call_id, name, entry)
         if arguments:
             self._grow(call, arguments)
+
+    def _note_alone(self, index: JsonValue, entry: JsonObject) -> None:
+        """Keep what an entry says that says nothing else, as Google's signatures may come."""
+        call = self._last if index is None else self._by_index.get(index)
+        if call is not None:
+            self._note(call, "", "", entry)
 
     def _continued(self, index: JsonValue, id: str, name: str, arguments: str) -> _Call | None:
         """The call an entry goes on with; ``None`` if it begins one."""
@@ -88,7 +104,7 @@ class CallDeltas:
             return call if call is not None else self._last_without_id(name)
         else:
             call = self._last
-            if call is not None and name and call.name:
+            if call is not None and name and call.name and not call.lacks_arguments_of(name):
                 return None
         if call is None or (id and call.id and id != call.id):
             return None
@@ -113,8 +129,10 @@ class CallDeltas:
             call.id = id
         if id:
             self._by_id[id] = call
-        if name != call.name and not (call.name and call.arguments):
+        if name and name != call.name and not (call.name and call.arguments):
             call.name += name
+        if not entry.keys() - _STANDARD_FIELDS:
+            return
         for field, value in entry.items():
             if field not in _STANDARD_FIELDS and value is not None:
                 call.extra[field] = value
@@ -141,7 +159,18 @@ class CallDeltas:
             call.id = f"call_{uuid4().hex[:24]}"
         self._taken.add(call.id)
         call.is_open = False
-        self._draft.close(call.block_index, ToolCall(id=call.id, name=call.name, vendor=call.extra or None))
+        self._draft.close(call.block_index, self._known(call))
+
+    def _known(self, call: _Call) -> ToolCall:
+        """What the draft is told of a call when it ends, besides the text of its arguments."""
+        known = ToolCall(id=call.id, name=call.name, vendor=call.extra or None)
+        schema = self._strict_schemas.get(call.name)
+        if schema is None:
+            return known
+        arguments, invalid = parse_arguments("".join(call.arguments))
+        if invalid is not None:
+            return known
+        return known.model_copy(update={"arguments": without_added_nulls(schema, arguments)})
 
 
 def _as_text(arguments: JsonValue) -> str:

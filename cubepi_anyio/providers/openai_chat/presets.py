@@ -31,6 +31,8 @@ class Quirks:
     """Whether reasoning tokens come on top of ``completion_tokens``, in which OpenAI includes them."""
     document_url: Literal["none", "file", "document_url"] = "none"
     """How a document is sent by its address."""
+    user_after_tool: bool = True
+    """Whether a user may speak directly after a tool's result; if not, the model is given a word between them."""
     call_id_pattern: str = r".{1,40}"
     """What ids of calls must look like (a regular expression); others are replaced by ``call_id_length`` letters."""
     call_id_length: int = 40
@@ -114,6 +116,7 @@ _ALL = (
             stream_usage=False,
             reasoning_replay="content_parts",
             document_url="document_url",
+            user_after_tool=False,
             call_id_pattern="[a-zA-Z0-9]{9}",
             call_id_length=9,
         ),

@@ -12,7 +12,7 @@ import binascii
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from pydantic_core import to_json
@@ -34,7 +34,7 @@ from ...types.tool import ToolDefinition
 from .presets import Quirks
 from .schema import plain_parameters, strict_parameters
 
-__all__ = ("API", "StrictTools", "build_payload", "convert_messages", "is_strict")
+__all__ = ("API", "StrictTools", "build_payload", "convert_messages", "parameters_of")
 
 API = "openai-chat"
 """The name of the wire format; messages that came over it remember it."""
@@ -117,28 +117,27 @@ def _reasoning(reasoning: ReasoningControl, quirks: Quirks) -> JsonObject:
 # --- tools -----------------------------------------------------------------------------------
 
 
-def is_strict(tool: ToolDefinition, strict_tools: StrictTools) -> bool:
-    """Whether a tool goes out as a strict one. Raises ``ToolDefinitionError`` if it must and cannot."""
-    if strict_tools == "never":
-        return False
-    try:
-        strict_parameters(tool.name, tool.parameters)
-    except ToolDefinitionError:
-        if strict_tools == "always":
-            raise
-        return False
-    return True
+def parameters_of(tool: ToolDefinition, strict_tools: StrictTools) -> tuple[JsonObject, bool]:
+    """The parameters of a tool as they go out, and whether they are strict.
+
+    Raises ``ToolDefinitionError`` if they must be strict and cannot, or cannot be sent at all.
+    """
+    if strict_tools != "never":
+        try:
+            return strict_parameters(tool.name, tool.parameters), True
+        except ToolDefinitionError:
+            if strict_tools == "always":
+                raise
+    return plain_parameters(tool.name, tool.parameters), False
 
 
 def _tool(tool: ToolDefinition, strict_tools: StrictTools) -> JsonObject:
+    parameters, strict = parameters_of(tool, strict_tools)
     function: JsonObject = {"name": tool.name}
     if tool.description:
         function["description"] = tool.description
-    if is_strict(tool, strict_tools):
-        function |= {"parameters": strict_parameters(tool.name, tool.parameters), "strict": True}
-    else:
-        function["parameters"] = plain_parameters(tool.name, tool.parameters)
-    return {"type": "function", "function": function}
+    function["parameters"] = parameters
+    return {"type": "function", "function": function | ({"strict": True} if strict else {})}
 
 
 def _tool_choice(choice: ToolChoice) -> str | JsonObject:
@@ -167,8 +166,14 @@ class _Conversion:
     provider_id: str
     quirks: Quirks
     thinks: bool
+    own_ids: set[str] = field(default_factory=set[str])
+    """The ids that the vendor gave itself."""
 
     def run(self) -> list[JsonObject]:
+        for message in self.messages:
+            if isinstance(message, AssistantMessage) and self._is_own(message):
+                self.thinks = self.thinks or bool(_thought(message))
+                self.own_ids.update(call.id for call in message.tool_calls)
         converted: list[JsonObject] = []
         shown: list[JsonObject] = []
         for position, message in enumerate(self.messages):
@@ -176,16 +181,30 @@ class _Conversion:
                 converted.append(self._tool_result(message))
                 shown += self._shown(message)
                 continue
-            _append_user(converted, shown)
+            self._append_user(converted, shown)
             shown = []
             if isinstance(message, AssistantMessage):
                 converted += self._assistant(message, position)
             else:
-                _append_user(converted, self._parts(message.content))
-        _append_user(converted, shown)
+                self._append_user(converted, self._parts(message.content))
+        self._append_user(converted, shown)
         return converted
 
+    def _is_own(self, message: AssistantMessage) -> bool:
+        return message.api == API and message.provider_id == self.provider_id
+
     # --- what people and tools say ---
+
+    def _append_user(self, converted: list[JsonObject], parts: list[JsonObject]) -> None:
+        """Add a user message, if it says anything; text alone goes as a string, which every server takes."""
+        if not parts:
+            return
+        if not self.quirks.user_after_tool and converted and converted[-1]["role"] == "tool":
+            converted.append({"role": "assistant", "content": _BRIDGE})
+        content: str | list[JsonObject] = parts
+        if all(part["type"] == "text" for part in parts):
+            content = "\n".join(part["text"] for part in parts)
+        converted.append({"role": "user", "content": content})
 
     def _parts(self, content: Sequence[Content]) -> list[JsonObject]:
         return [part for block in content if (part := self._part(block)) is not None]
@@ -238,7 +257,7 @@ class _Conversion:
     # --- what the model said ---
 
     def _assistant(self, message: AssistantMessage, position: int) -> list[JsonObject]:
-        own = message.api == API and message.provider_id == self.provider_id
+        own = self._is_own(message)
         calls = message.tool_calls
         if message.stop_reason in _BROKEN:
             answered = _answered_after(self.messages, position)
@@ -249,15 +268,14 @@ class _Conversion:
         if calls:
             turn["tool_calls"] = [self._call(call, own=own) for call in calls]
         turn |= _extras(message, self.quirks) if own else {}
-        if turn["content"] is None and len(turn) == 2:
+        if turn["content"] is None and not turn.keys() & {"tool_calls", "audio"}:
             return []
         self._add_thinking(turn, message, own=own)
         return [turn]
 
     def _add_thinking(self, turn: JsonObject, message: AssistantMessage, *, own: bool) -> None:
         """Send the vendor's own thinking back, if it wants that and in its form."""
-        blocks = [block.thinking for block in message.content if isinstance(block, ThinkingContent)] if own else []
-        thinking = "".join(blocks)
+        thinking = _thought(message) if own else ""
         match self.quirks.reasoning_replay:
             case "reasoning_content" if thinking or self.thinks:
                 # A model that thinks refuses a transcript in which any answer lacks the field.
@@ -276,22 +294,17 @@ class _Conversion:
 
     def _id(self, call_id: str) -> str:
         """``call_id`` as the vendor takes it; other vendors' ids are longer, or of other letters."""
-        if re.fullmatch(self.quirks.call_id_pattern, call_id):
+        if call_id in self.own_ids or re.fullmatch(self.quirks.call_id_pattern, call_id):
             return call_id
         return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[: self.quirks.call_id_length]
 
 
+_BRIDGE = "I have the results."
 _ABSENT = {False: "(no output)", True: "the tool failed and gave no reason"}
 
 
-def _append_user(converted: list[JsonObject], parts: list[JsonObject]) -> None:
-    """Add a user message; text alone goes as a string, which every server takes."""
-    if all(part["type"] == "text" for part in parts):
-        text = "\n".join(part["text"] for part in parts)
-        if parts:
-            converted.append({"role": "user", "content": text})
-    else:
-        converted.append({"role": "user", "content": parts})
+def _thought(message: Message) -> str:
+    return "".join(block.thinking for block in message.content if isinstance(block, ThinkingContent))
 
 
 def _extras(message: AssistantMessage, quirks: Quirks) -> JsonObject:

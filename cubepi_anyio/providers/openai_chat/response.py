@@ -8,7 +8,8 @@ them elsewhere or send them twice. What always holds: an answer without a ``fini
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import cast
 
 from pydantic_core import from_json
 
@@ -44,11 +45,13 @@ STOP_REASONS = {
     "length": "length",
     "max_tokens": "length",
     "model_length": "length",
+    "model_context_window_exceeded": "length",
 }
 """The vendors' finish reasons in our words, in small letters; others, as ``content_filter``, are kept as they are."""
 
 _FAILURES: dict[str, tuple[type[ProviderError], str]] = {
     "error": (ProviderUnavailable, "the vendor failed while it answered"),
+    "network_error": (ProviderUnavailable, "the vendor failed while it answered"),
     "insufficient_system_resource": (ProviderOverloaded, "the vendor ran out of resources while it answered"),
     "abort": (IncompleteStream, "the vendor broke the answer off"),
     "malformed_function_call": (MalformedResponse, "the model wrote a call that its vendor could not read"),
@@ -64,10 +67,18 @@ _FILTERED = frozenset(
 class ChatReader:
     """Reads one answer; of several choices, the first."""
 
-    def __init__(self, draft: DraftWriter, request_id: str | None = None, *, quirks: Quirks | None = None) -> None:
+    def __init__(
+        self,
+        draft: DraftWriter,
+        request_id: str | None = None,
+        *,
+        quirks: Quirks | None = None,
+        strict_schemas: Mapping[str, JsonObject] | None = None,
+    ) -> None:
+        """``strict_schemas`` are the schemas of the strict tools as they were before strictness, by name."""
         self._draft = draft
         self._request_id = request_id
-        self._calls = CallDeltas(draft, self._stop_running)
+        self._calls = CallDeltas(draft, self._stop_running, strict_schemas or {})
         self._extras = Extras()
         self._reports = UsageReports(reasoning_counted_apart=quirks is not None and quirks.reasoning_counted_apart)
         self._running = ""
@@ -123,7 +134,7 @@ class ChatReader:
         """Take data that is not JSON: the end mark, the keep-alives some gateways send, or an error in words."""
         words = event.data.strip()
         if words == "[DONE]":
-            if not self._heard_choice:
+            if self._finish_reason is None and not (self._said or len(self._calls)):
                 raise IncompleteStream("the answer ended before it had begun; ask again")
             self._complete()
             return True
@@ -135,7 +146,7 @@ class ChatReader:
 
     # --- chunks ------------------------------------------------------------------------------
 
-    def _take_chunk(self, chunk: Any, event_name: str) -> bool:
+    def _take_chunk(self, chunk: object, event_name: str) -> bool:
         if not isinstance(chunk, dict):
             raise _not_a_chunk(chunk)
         return self._take_object(cast("JsonObject", chunk), event_name)
@@ -164,7 +175,9 @@ class ChatReader:
             self._take_delta(delta)
         if choice.get("usage"):
             self._reports.take(choice["usage"])
-        self._finish_reason = choice.get("finish_reason") or self._finish_reason
+        reason: str | None = choice.get("finish_reason")
+        if reason:
+            self._finish_reason = reason.strip() or self._finish_reason
 
     def _take_delta(self, delta: JsonObject) -> None:
         thinking = delta.get("reasoning_content") or delta.get("reasoning")
@@ -180,15 +193,14 @@ class ChatReader:
                 self._take_parts(content)
         if delta.get("refusal"):
             self._say("refusal", delta["refusal"])
+        for entry in delta.get("tool_calls") or ():
+            self._calls.take(entry)
         if not delta.keys().isdisjoint(_RARE_FIELDS):
             self._take_rare_fields(delta)
 
     def _take_rare_fields(self, delta: JsonObject) -> None:
-        entries: list[JsonObject] = list(delta.get("tool_calls") or ())
         if delta.get("function_call"):
-            entries.append({"function": delta["function_call"]})  # the form before there were tools
-        for entry in entries:
-            self._calls.take(entry)
+            self._calls.take({"function": delta["function_call"]})  # the form before there were tools
         self._extras.take(delta)
 
     def _take_parts(self, parts: list[JsonObject]) -> None:
@@ -207,6 +219,8 @@ class ChatReader:
 
     def _say(self, kind: str, delta: str) -> None:
         """Let the text of ``kind`` grow, beginning a block where another kind was running."""
+        if not isinstance(cast("object", delta), str):
+            raise TypeError(f"{kind} is {type(delta).__name__} where text belongs")
         if self._running != kind:
             if not delta:
                 return
@@ -255,7 +269,7 @@ def _new_block(kind: str) -> AssistantContent:
     return TextContent(vendor={"refusal": True} if kind == "refusal" else None)
 
 
-_RARE_FIELDS = frozenset(("tool_calls", "function_call", *EXTRA_FIELDS))
+_RARE_FIELDS = frozenset(("function_call", *EXTRA_FIELDS))
 
 
 def _texts(parts: list[JsonObject]) -> list[str]:

@@ -1,4 +1,4 @@
-"""JSON Schema as OpenAI takes it, strict where that can hold, and what strictness adds to arguments taken off again. Pure.
+"""JSON Schema as OpenAI takes it, strict where that can hold, and its arguments without what strictness adds. Pure.
 
 The rules are those of "Structured model outputs, supported schemas" and "Function calling, strict mode" in OpenAI's API
 guide. Strict mode makes the model keep to the schema, and allows only some schemas: each object is closed, each of its
@@ -210,7 +210,7 @@ def _restored(schema: JsonObject, value: JsonValue, root: JsonObject) -> JsonVal
     if isinstance(value, list) and isinstance(schema.get("items"), dict):
         return [_restored(schema["items"], item, root) for item in cast("list[JsonValue]", value)]
     if not (isinstance(value, dict) and isinstance(schema.get("properties"), dict)):
-        return value
+        return cast("JsonValue", value)
     fields: JsonObject = schema["properties"]
     required: list[Any] = schema.get("required") or []
     return {

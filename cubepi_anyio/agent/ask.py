@@ -1,0 +1,137 @@
+"""Ask the model once: show it the transcript, relay its answer, and close the message it made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from ..errors import ProviderError
+from ..hooks.middleware import TurnAction
+from ..providers.base import StreamOptions
+from ..stream.message_stream import MessageStream
+from ..types.messages import AssistantMessage, Message
+from .run import Run
+
+__all__ = ("CUT", "ask")
+
+CUT = ("length", "error", "aborted")
+"""Stop reasons after which the calls of a message may be incomplete, and none of them runs."""
+
+
+async def ask(run: Run) -> TurnAction:
+    """Ask the model and put its answer into the record; return what hooks decided about it.
+
+    A failing model is an answer too: ``run.error`` says why. A checkpoint; cancelled, it leaves the answer open.
+    """
+    run.phase = "waiting"
+    await checkpoint_if_cancelled()  # a run that has been ended asks no model any more
+    shown, system_prompt = await _what_is_shown(run)
+    asked_at = anyio.current_time()
+    stream = await _open_stream(run, shown, system_prompt)
+    run.open_answer(stream)
+    async with stream:
+        if run.limit is None:
+            await _relay(run, stream, asked_at)
+        answer = await stream.result() if run.limit is None else None
+    action = TurnAction()
+    if answer is not None and answer.stop_reason in ("error", "aborted"):
+        run.error = stream.error or ProviderError(
+            answer.error_message or "the model gave no reason", provider=answer.provider_id, model=answer.model_id
+        )
+    elif answer is not None and run.config.hooks.after_model_response is not None:
+        action = await _after_response(run, answer)
+        answer = action.response or answer
+    run.finish_answer(answer if answer is None or answer.stop_reason not in CUT else _without_cut_calls(answer))
+    await run.outbox.flush()
+    return action
+
+
+async def _what_is_shown(run: Run) -> tuple[list[Message], str]:
+    """The messages and the system prompt of this request, as hooks leave them; the transcript stays as it is."""
+    hooks = run.config.hooks
+    messages, system_prompt = list(run.messages), run.config.system_prompt
+    if hooks.transform_context is not None:
+        messages = await hooks.transform_context(messages, ctx=run.context(), signal=run.signal)
+    if hooks.convert_to_llm is not None:
+        messages = await hooks.convert_to_llm(messages, ctx=run.context(), signal=run.signal)
+    if hooks.transform_system_prompt is not None:
+        system_prompt = await hooks.transform_system_prompt(system_prompt, ctx=run.context(), signal=run.signal)
+    return messages, system_prompt
+
+
+async def _after_response(run: Run, answer: AssistantMessage) -> TurnAction:
+    hook = run.config.hooks.after_model_response
+    assert hook is not None
+    return await hook(answer, ctx=run.context(), signal=run.signal) or TurnAction()
+
+
+async def _open_stream(run: Run, messages: list[Message], system_prompt: str) -> MessageStream:
+    """Ask the provider for its stream; a provider that raises instead is a stream that fails at once."""
+    seconds = run.config.limits.first_token_timeout
+    with anyio.move_on_after(seconds):
+        return await _call_provider(run, messages, system_prompt)
+    run.reach_limit("first_token_timeout", seconds or 0)
+    return MessageStream()
+
+
+async def _call_provider(run: Run, messages: list[Message], system_prompt: str) -> MessageStream:
+    config = run.config
+    options = StreamOptions(
+        signal=run.signal,
+        on_payload=config.on_payload,
+        on_response=config.on_response,
+        reasoning=config.reasoning,
+    )
+    try:
+        stream: Any = await config.model.stream(
+            messages,
+            system_prompt=system_prompt,
+            tools=config.definitions,
+            tool_choice=config.tool_choice,
+            options=options,
+        )
+        if not isinstance(stream, MessageStream):
+            raise TypeError(f"a provider's stream() returns a MessageStream, not {type(stream).__name__}")
+        return stream
+    except Exception as error:
+        stream = MessageStream()
+        stream.fail(error)
+        return stream
+
+
+def _without_cut_calls(answer: AssistantMessage) -> AssistantMessage:
+    """A message that was cut, without the calls whose arguments are incomplete."""
+    content = [block for block in answer.content if block.type != "tool_call" or block.invalid_arguments is None]
+    return answer if len(content) == len(answer.content) else answer.model_copy(update={"content": content})
+
+
+async def _relay(run: Run, stream: MessageStream, asked_at: float) -> None:
+    """Read the stream to its terminal event, announcing each; stop when it is silent for too long."""
+    outbox = run.outbox
+    limit, bound = "first_token_timeout", run.config.limits.first_token_timeout
+    seconds = bound
+    while True:
+        # Only a wait has a deadline: setting one costs more than taking an event that is there.
+        if seconds is None or stream.is_readable:
+            event = await anext(stream)
+        else:
+            event = None
+            with anyio.move_on_after(seconds):
+                event = await anext(stream)
+            if event is None:
+                run.reach_limit(limit, bound or 0)
+                return
+        if event.is_terminal:
+            return
+        if limit != "idle_timeout":
+            if event.type != "start":
+                limit, bound = "idle_timeout", run.config.limits.idle_timeout
+                run.phase, seconds = "streaming", bound
+            elif bound is not None:
+                # The head of an answer is no token: the time goes on from when the model was asked.
+                seconds = max(asked_at + bound - anyio.current_time(), 0)
+        run.relay(event)
+        if outbox.waiting:
+            await outbox.flush()

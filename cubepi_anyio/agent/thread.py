@@ -1,0 +1,167 @@
+"""A stored thread while an agent works on it: claim it, load and mend it, append to it, give it back."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Sequence
+
+import anyio
+
+from ..checkpointers.base import Checkpointer, RunClaim, StoredRequest
+from ..checkpointers.repair import repaired
+from ..errors import RequestsPending, UnknownRequest
+from ..events.agent import RunOutcome
+from ..types.hitl import PersonAnswer, PersonRequest
+from ..types.json import JsonObject
+from ..types.messages import Message, ToolResultMessage
+
+__all__ = ("LEASE_SECONDS", "StoredThread")
+
+_log = logging.getLogger(__name__)
+
+LEASE_SECONDS = 60.0
+"""How long a claim outlives a process that died; a living one renews it three times in that time."""
+
+
+class StoredThread:
+    """One thread in one store, across the runs of an agent.
+
+    It is the ``MessageStore`` of its runs, and the journal of their durable channel. What it holds in memory is loaded
+    again when somebody else has written to the thread since.
+    """
+
+    def __init__(self, checkpointer: Checkpointer, thread_id: str, *, lease_seconds: float = LEASE_SECONDS) -> None:
+        self.checkpointer = checkpointer
+        self.thread_id = thread_id
+        self.requests: dict[str, StoredRequest] = {}
+        """The questions that wait for a person, or whose answer was not used yet, by id."""
+        self._in_use: dict[str, list[StoredRequest]] = {}
+        """What was taken for calls that have no result yet, by call."""
+        self.extra: JsonObject = {}
+        self._saved_extra: JsonObject = {}
+        self._lease_seconds = lease_seconds
+        self._claim: RunClaim | None = None
+        self._version: int | None = None
+
+    # --- around a run ------------------------------------------------------------------------
+
+    async def open(self, run_id: str, transcript: list[Message]) -> None:
+        """Claim the thread for a run and bring ``transcript`` up to date. A checkpoint; cancelled, nothing is claimed.
+
+        Raises ``ThreadBusy`` while another run holds the thread, and what else the store raises.
+        """
+        self._claim = await self.checkpointer.claim_run(self.thread_id, run_id, lease_seconds=self._lease_seconds)
+        if self._claim.version != self._version:
+            await self.load(transcript)
+
+    async def load(self, transcript: list[Message]) -> None:
+        """Bring ``transcript`` and the questions up to date, mending what a dead process left. A checkpoint."""
+        record = await self.checkpointer.load(self.thread_id)
+        if record is None:
+            self._version = 0
+            return
+        self.requests = {stored.request.id: stored for stored in record.requests}
+        waiting = [stored.request.tool_call_id for stored in record.requests]
+        messages, notes = repaired(record.messages, waiting=waiting)
+        for note in notes:
+            _log.warning("thread %s was mended while it was loaded: %s", self.thread_id, note)
+        transcript[:] = messages
+        self.extra.clear()
+        self.extra.update(record.extra)
+        self._saved_extra = copy.deepcopy(record.extra)
+        self._version = record.version
+
+    async def append(self, messages: Sequence[Message]) -> None:
+        """Store messages under the claim."""
+        await self.checkpointer.append(self.thread_id, messages, claim=self._claim)
+        for message in messages:
+            if isinstance(message, ToolResultMessage):
+                self._in_use.pop(message.tool_call_id, None)
+        if self._version is not None:
+            self._version += len(messages)
+
+    async def keep_claim(self) -> None:
+        """Renew the claim for as long as the run goes on. Raises ``ClaimLost`` if it is too late."""
+        while self._claim is not None:
+            await anyio.sleep(self._lease_seconds / 3)
+            await self.checkpointer.renew_claim(self._claim, lease_seconds=self._lease_seconds)
+
+    async def close(self, outcome: RunOutcome) -> None:
+        """Save the thread's notes if they changed, and give the claim back."""
+        self._in_use.clear()
+        claim, self._claim = self._claim, None
+        if claim is None:
+            return
+        try:
+            if self.extra != self._saved_extra:
+                await self.checkpointer.save_extra(self.thread_id, self.extra)
+                self._saved_extra = copy.deepcopy(self.extra)
+        finally:
+            await self.checkpointer.release_claim(claim, outcome)
+
+    # --- questions to a person ---------------------------------------------------------------
+
+    @property
+    def waiting(self) -> list[PersonRequest]:
+        """The questions nobody has answered, oldest first."""
+        return [stored.request for stored in self.requests.values() if not stored.answered]
+
+    def refuse_waiting(self, attempted: str) -> None:
+        """Raise ``RequestsPending`` if calls wait for a person, answered or not: they come before anything else."""
+        if self.requests:
+            raise RequestsPending(attempted, list(self.requests))
+
+    def request(self, request_id: str) -> StoredRequest:
+        """The question of that id. Raises ``UnknownRequest``."""
+        stored = self.requests.get(request_id)
+        if stored is None:
+            raise UnknownRequest(request_id)
+        return stored
+
+    @property
+    def run_id(self) -> str | None:
+        """The run that holds the thread."""
+        return self._claim.run_id if self._claim is not None else None
+
+    def questions_of(self, tool_call_id: str) -> list[StoredRequest]:
+        """The stored questions of a call, answered or not, oldest first."""
+        return [stored for stored in self.requests.values() if stored.request.tool_call_id == tool_call_id]
+
+    async def save(self, request: PersonRequest) -> None:
+        """Store a question that suspends its call, before anybody is asked.
+
+        What was taken for the call is put back, because the call will ask it again.
+        """
+        put_back = self._in_use.pop(request.tool_call_id, [])
+        questions = [*(stored.request for stored in put_back), request]
+        await self.checkpointer.save_requests(self.thread_id, questions)
+        for question in questions:
+            self.requests.setdefault(question.id, StoredRequest(question))
+        for stored in put_back:
+            if stored.answered and stored.answer is not None:
+                await self.save_answer(stored.request.id, stored.answer)
+
+    async def save_answer(self, request_id: str, answer: PersonAnswer) -> None:
+        """Store the answer to a question."""
+        await self.checkpointer.save_answer(self.thread_id, request_id, answer)
+        self.requests[request_id] = StoredRequest(self.requests[request_id].request, answer, True)
+
+    async def take(self, request_id: str) -> StoredRequest | None:
+        """Take a question out of the store, with its answer if it has one; durable before this returns.
+
+        A process that dies later finds neither question nor result, so the call's outcome is unknown and its body is
+        not run a second time.
+        """
+        stored = self.requests.get(request_id)
+        if stored is None:
+            return None
+        await self.clear([request_id])
+        self._in_use.setdefault(stored.request.tool_call_id, []).append(stored)
+        return stored
+
+    async def clear(self, request_ids: Sequence[str]) -> None:
+        """Forget questions."""
+        await self.checkpointer.clear_requests(self.thread_id, request_ids)
+        for request_id in request_ids:
+            self.requests.pop(request_id, None)

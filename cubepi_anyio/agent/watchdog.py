@@ -1,0 +1,72 @@
+"""Names the calls that go on after their cancellation, while the run still has to wait for them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+
+from ..tools.call import CallSlot
+from ..tools.watch import where_it_waits
+
+__all__ = ("Watchdog",)
+
+_log = logging.getLogger(__name__)
+
+
+class Watchdog:
+    """Watches the cancelled calls of one run, and warns of each that is not over after ``seconds``.
+
+    One thread for all of them: the event loop may be the very thing that such a tool holds up, and a single call has
+    no task group in which a watching task could live.
+    """
+
+    def __init__(self, run_id: str, seconds: float) -> None:
+        self._run_id, self._seconds = run_id, seconds
+        self._watched: deque[tuple[float, CallSlot]] = deque()
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def watch(self, slot: CallSlot) -> None:
+        """A cancellation has reached this call."""
+        with self._lock:
+            self._watched.append((time.monotonic() + self._seconds, slot))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="cubepi_anyio watchdog", daemon=True)
+                self._thread.start()
+
+    def stop(self) -> None:
+        """Nothing of the run goes on any more. Waits for the thread to end."""
+        self._stopped.set()
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _run(self) -> None:
+        while (first := self._next()) is not None:
+            due_at, slot = first
+            if self._stopped.wait(max(due_at - time.monotonic(), 0)):
+                return
+            if slot.outcome is None:
+                self._name(slot)
+
+    def _next(self) -> tuple[float, CallSlot] | None:
+        with self._lock:
+            while self._watched:
+                first = self._watched.popleft()
+                if first[1].outcome is None:
+                    return first
+            self._thread = None
+            return None
+
+    def _name(self, slot: CallSlot) -> None:
+        _log.warning(
+            "run %s waits for tool %r (call %s), which was cancelled %g s ago and goes on at %s",
+            self._run_id,
+            slot.call.name,
+            slot.call.id,
+            self._seconds,
+            where_it_waits(slot.coroutine),
+        )

@@ -1,0 +1,1 @@
+"""One algorithm for all SQL databases; what differs between them is a dialect."""

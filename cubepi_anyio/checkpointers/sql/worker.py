@@ -1,0 +1,289 @@
+"""``Connections``: blocking database connections on worker threads, whose calls can be cancelled.
+
+A cancelled call interrupts its statement and waits until its thread has ended: what was being written is then either
+there or not, and nothing of it is written later.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
+
+import anyio
+from anyio import CapacityLimiter, from_thread, to_thread
+
+from ...concurrency import run_in_tasks
+from ...errors import CubepiError, StoreUnavailable, UsageError
+from .dialect import Busy, Dialect, Lost, Stopped
+
+__all__ = ("Connections", "Transaction")
+
+T = TypeVar("T")
+
+_ASK_AGAIN_SECONDS = 0.05
+"""An interruption that arrives between two statements is lost, so it is repeated until the thread has ended."""
+_SEVER_SECONDS = 5.0
+"""How long a cancelled call waits for the server to react, before its connection is cut."""
+
+
+class _Call(Generic[T]):
+    """One call of a function in a worker thread, which is waited for however the call ends."""
+
+    def __init__(self, function: Callable[[_Call[T]], T]) -> None:
+        self._function = function
+        self._gate = threading.Lock()
+        self._ended: anyio.Event | None = None
+        self._state = "new"
+        self.stopped = False
+        """Whether the call was cancelled; read between two statements."""
+        self.value: T | None = None
+        self.error: Exception | None = None
+
+    async def run(self, limiter: CapacityLimiter, stop: Callable[[float], None]) -> T:
+        """Run the function and return its value or raise its error. A checkpoint.
+
+        When cancelled, ``stop`` is called in threads with the seconds since then, again and again, until the function
+        has ended.
+        """
+        try:
+            await to_thread.run_sync(self._body, abandon_on_cancel=True, limiter=limiter)
+        except anyio.get_cancelled_exc_class():
+            # The function may have ended in this very moment; then its value is dropped, not its effect.
+            with self._gate:
+                self.stopped = True
+                if self._state == "running":
+                    self._ended = anyio.Event()
+                self._state = "over" if self._state == "new" else self._state
+            if self._ended is not None:
+                await self._wait_for_thread(self._ended, limiter, stop)
+            raise
+        if self.error is not None:
+            raise self.error
+        return self.value  # type: ignore[return-value] - set when there is no error
+
+    def _body(self) -> None:
+        with self._gate:
+            if self._state == "over":
+                return
+            self._state = "running"
+        try:
+            self.value = self._function(self)
+        except Exception as error:
+            self.error = error
+        finally:
+            with self._gate:
+                self._state = "over"
+                ended = self._ended
+            if ended is not None:
+                with suppress(RuntimeError, anyio.RunFinishedError):
+                    from_thread.run_sync(ended.set)
+
+    async def _wait_for_thread(
+        self, ended: anyio.Event, limiter: CapacityLimiter, stop: Callable[[float], None]
+    ) -> None:
+        async def insist() -> None:
+            began = anyio.current_time()
+            with anyio.CancelScope(shield=True):
+                while not ended.is_set():
+                    await to_thread.run_sync(stop, anyio.current_time() - began, limiter=limiter)
+                    with anyio.move_on_after(_ASK_AGAIN_SECONDS):
+                        await ended.wait()
+
+        # In a task of its own, because `Task.cancel()` knows no shield and may come a second time.
+        with anyio.CancelScope(shield=True):
+            await run_in_tasks((insist,))
+
+
+class Transaction:
+    """What a function of the store sees of its connection. In its worker thread only."""
+
+    def __init__(self, dialect: Dialect, connection: Any, call: _Call[Any]) -> None:
+        self._dialect = dialect
+        self._connection = connection
+        self._call = call
+
+    def run(self, sql: str, **parameters: Any) -> int:
+        """Execute one statement; the number of rows it matched."""
+        return self._execute(sql, parameters).rowcount
+
+    def many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Execute one statement for each of ``rows``."""
+        self._check()
+        if rows:
+            self._dialect.execute_many(self._connection, sql, rows)
+
+    def row(self, sql: str, **parameters: Any) -> tuple[Any, ...] | None:
+        """The first row of a query."""
+        return self._execute(sql, parameters).fetchone()
+
+    def rows(self, sql: str, **parameters: Any) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        return list(self._execute(sql, parameters).fetchall())
+
+    def _execute(self, sql: str, parameters: Mapping[str, Any]) -> Any:
+        self._check()
+        return self._dialect.execute(self._connection, sql, parameters)
+
+    def _check(self) -> None:
+        if self._call.stopped:
+            raise Stopped
+
+
+class Connections:
+    """The connections of one store: opened when needed, kept while they work. For one event loop at a time."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._idle: list[Any] = []
+        self._slots: CapacityLimiter | None = None
+        self._threads = CapacityLimiter(2 * dialect.max_connections)
+        """One thread for each call, and one to interrupt it."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls are taken."""
+        return self._slots is not None
+
+    async def open(self) -> None:
+        """Open the first connection and check its tables. Raises ``StoreError``; cancelled, nothing is open.
+
+        Raises ``Busy`` where it should be tried again.
+        """
+        connection = await self._connect(prepare=True)
+        self._idle = [connection]
+        self._slots = CapacityLimiter(self._dialect.max_connections)
+
+    async def close(self) -> None:
+        """Wait for the calls that are running, then close. Not interrupted by cancellation."""
+        slots, self._slots = self._slots, None
+        if slots is None:
+            return
+
+        async def close() -> None:
+            with anyio.CancelScope(shield=True):
+                for _ in range(int(slots.total_tokens)):
+                    await slots.acquire_on_behalf_of(object())
+                idle, self._idle = self._idle, []
+                await to_thread.run_sync(self._close_all, idle, limiter=self._threads)
+
+        with anyio.CancelScope(shield=True):
+            await run_in_tasks((close,))
+
+    async def run(self, function: Callable[[Transaction], T], *, whole: bool = True) -> T:
+        """Run ``function`` in a transaction and commit it; if it raises or is cancelled, roll back. A checkpoint.
+
+        ``whole=False``: each statement is a transaction by itself. Raises ``StoreError``, or ``Busy`` where the call
+        should be made again.
+        """
+        if self._slots is None:
+            raise UsageError("the store is not open; use it as `async with store:`")
+        async with self._slots:
+            connection = self._usable() or await self._connect()
+            call = _Call[T](lambda call: self._transact(function, connection, call, whole))
+            usable = False
+            try:
+                value = await call.run(self._threads, lambda seconds: self._stop(connection, seconds))
+                usable = True
+                return value
+            except (Busy, CubepiError):
+                usable = True
+                raise
+            except Lost as lost:
+                raise StoreUnavailable(f"{self._dialect.name}: the connection was lost: {lost}; try again") from lost
+            finally:
+                usable = usable or self._dialect.survives_interrupt
+                self._give_back(connection, usable)
+
+    def _usable(self) -> Any:
+        while self._idle:
+            connection = self._idle.pop()
+            if self._dialect.is_alive(connection):
+                return connection
+            self._dialect.close(connection)
+        return None
+
+    def _give_back(self, connection: Any, usable: bool) -> None:
+        if usable and self._dialect.is_alive(connection):
+            self._idle.append(connection)
+        else:
+            self._dialect.close(connection)
+
+    def _stop(self, connection: Any, seconds: float) -> None:
+        # The server may be unreachable, or the statement have ended: both show in the call itself.
+        with suppress(Exception):
+            self._dialect.interrupt(connection)
+        if seconds > _SEVER_SECONDS:
+            self._dialect.sever(connection)
+
+    def _close_all(self, connections: Sequence[Any]) -> None:
+        for connection in connections:
+            self._dialect.close(connection)
+
+    # --- in worker threads -------------------------------------------------------------------
+
+    def _transact(self, function: Callable[[Transaction], T], connection: Any, call: _Call[T], whole: bool) -> T:
+        dialect, transaction = self._dialect, Transaction(self._dialect, connection, call)
+        try:
+            if not whole:
+                return function(transaction)
+            transaction.run(dialect.begin)
+            value = function(transaction)
+            transaction.run("commit")
+            return value
+        except BaseException as error:
+            if whole:
+                self._roll_back(connection)
+            if isinstance(error, CubepiError | Busy | Stopped) or not isinstance(error, Exception):
+                raise
+            raise _because(dialect.fault(error), error) from error
+
+    def _roll_back(self, connection: Any) -> None:
+        # Whether it worked shows when the connection is given back: one inside a transaction is not alive.
+        with suppress(Exception):
+            self._dialect.execute(connection, "rollback", {})
+
+    async def _connect(self, *, prepare: bool = False) -> Any:
+        """Open a connection. Nothing is written on the way, so a cancelled attempt is left to its thread."""
+        gate, abandoned, opened = threading.Lock(), False, None
+
+        def connect() -> None:
+            nonlocal opened
+            connection = self._opened(prepare)
+            with gate:
+                opened = connection
+                if abandoned:
+                    self._dialect.close(connection)
+
+        try:
+            await to_thread.run_sync(connect, abandon_on_cancel=True, limiter=self._threads)
+        except anyio.get_cancelled_exc_class():
+            with gate:
+                abandoned = True
+            if opened is not None:
+                self._dialect.close(opened)
+            raise
+        return opened
+
+    def _opened(self, prepare: bool) -> Any:
+        connection = None
+        try:
+            connection = self._dialect.connect()
+            if prepare:
+                self._dialect.prepare(connection)
+        except Exception as error:
+            if connection is not None:
+                self._dialect.close(connection)
+            if isinstance(error, CubepiError | Busy):
+                raise
+            fault = self._dialect.fault(error)
+            if isinstance(fault, Lost | Stopped):
+                fault = StoreUnavailable(f"{self._dialect.name}: cannot connect: {error}")
+            raise fault from error
+        return connection
+
+
+def _because(fault: Exception, error: Exception) -> Exception:
+    """The meaning of an error, with its text where it has none of its own."""
+    return fault if fault.args else type(fault)(str(error))

@@ -1,0 +1,47 @@
+"""``ScriptedChannel``: a person whose answers are known beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from anyio.lowlevel import checkpoint
+
+from ..errors import UsageError
+from ..hitl.channel import Channel
+from ..types.hitl import PersonAnswer, PersonRequest
+
+__all__ = ("ScriptedAnswer", "ScriptedChannel")
+
+ScriptedAnswer = PersonAnswer | Exception
+"""An answer, or what is raised instead of one, such as ``RequestTimedOut``."""
+
+
+class ScriptedChannel(Channel):
+    """Answers at once: from a list in the order of the questions, or by a function of the question.
+
+    Calls of a parallel batch ask in no certain order; use a function for them, which may look at
+    ``request.tool_call_id`` and ``request.payload``. ``requests`` keeps every question, in the order in which they
+    were asked. Raises ``UsageError`` for a question more than there are answers, and ``InvalidAnswer`` for one that
+    does not fit.
+    """
+
+    def __init__(self, answers: Sequence[ScriptedAnswer] | Callable[[PersonRequest], ScriptedAnswer]) -> None:
+        super().__init__()
+        self._decide = answers if callable(answers) else None
+        self._answers = [] if callable(answers) else list(answers)
+        self.requests: list[PersonRequest] = []
+
+    async def _answer_to(self, request: PersonRequest) -> PersonAnswer:
+        self.requests.append(request)
+        await checkpoint()
+        answer = self._decide(request) if self._decide is not None else self._next_answer(request)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _next_answer(self, request: PersonRequest) -> ScriptedAnswer:
+        if not self._answers:
+            raise UsageError(
+                f"question {len(self.requests)} ({request.payload.kind}) finds no answer in the script; give one more"
+            )
+        return self._answers.pop(0)

@@ -1,0 +1,58 @@
+"""Small answers of our own, in the forms that matter most; they are there where the recordings are not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cubepi_anyio.errors import MalformedResponse
+from cubepi_anyio.types import ThinkingContent, Usage
+
+from .reading import Answer, read
+
+SAMPLES = sorted((Path(__file__).parents[2] / "wire" / "openai_responses").glob("*.sse"))
+
+
+def check(sample: Path, answer: Answer) -> None:
+    wanted = json.loads(sample.with_suffix(".json").read_text("utf-8"))
+    message = answer.message
+    thinking = [block for block in message.content if isinstance(block, ThinkingContent)]
+    assert answer.error is None
+    assert (message.text, "".join(block.thinking for block in thinking)) == (wanted["text"], wanted["thinking"])
+    assert [block.signature for block in thinking if block.signature] == wanted["signatures"]
+    assert [[call.id, call.name, call.arguments] for call in message.tool_calls] == wanted["calls"]
+    assert [block.type for block in message.content] == wanted["blocks"]
+    assert answer.stop_reason == wanted["stop_reason"]
+    names = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
+    assert answer.usage == Usage(**dict(zip(names, wanted["usage"], strict=True)))
+    assert (message.response_id, message.request_id, message.api) == ("resp_a", "req_1", "openai-responses")
+
+
+def test_the_samples_are_there() -> None:
+    assert len(SAMPLES) == 6
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.stem)
+def test_a_sample_is_read_the_same_wherever_it_is_cut(sample: Path) -> None:
+    wire = sample.read_bytes()
+    for cut in range(0, len(wire), 7):
+        check(sample, read(wire[:cut], wire[cut:]))
+    crlf = wire.replace(b"\n", b"\r\n")
+    check(sample, read(b"\xef\xbb\xbf" + crlf))
+    check(sample, read(*(crlf[at : at + 1] for at in range(len(crlf)))))
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.stem)
+def test_a_sample_that_stops_early_is_never_taken_for_a_whole_one(sample: Path) -> None:
+    wire = sample.read_bytes()
+    end = len(wire.partition(b"data: [DONE]")[0].rstrip()) - 1
+    for length in range(0, end, 3):
+        answer = read(wire[:length])
+        assert isinstance(answer.error, MalformedResponse), length
+        assert "done" not in answer.types, length
+        assert (
+            answer.message.text
+            == json.loads(sample.with_suffix(".json").read_text("utf-8"))["text"][: len(answer.message.text)]
+        )
