@@ -177,7 +177,7 @@ async def run_in_tasks(functions: Iterable[Callable[[], Awaitable[object]]]) -> 
                 tasks.start_soon(run, function)
     except BaseExceptionGroup as group:
         error = bare_error(group)
-    except anyio.get_cancelled_exc_class():
+    except anyio.get_cancelled_exc_class():  # noqa: ASYNC103 - an exit request goes first
         if not exits:
             raise
     if exits:

@@ -25,8 +25,9 @@
     │   │   ├── ModelNotFound       there is no such model (or endpoint)
     │   │   ├── ContextLengthExceeded  the conversation is longer than the model's window
     │   │   └── ContentFiltered     the vendor's safety system refused
-    │   └── MalformedResponse       the answer is not what the wire format says
-    │       └── IncompleteStream    the answer ended before it was complete
+    │   ├── MalformedResponse       the answer is not what the wire format says
+    │   │   └── IncompleteStream    the answer ended before it was complete
+    │   └── StructuredOutputError   the answer is not the object it was asked to be
     ├── PersonError                 a question to a person could not be asked or answered
     │   ├── RequestTimedOut         nobody answered in time (also a TimeoutError)
     │   ├── RequestWithdrawn        the question was taken back before anybody answered
@@ -92,6 +93,7 @@ __all__ = (
     "StoreSchemaError",
     "StoreUnavailable",
     "StreamMisuse",
+    "StructuredOutputError",
     "ThreadBusy",
     "ThreadExists",
     "ThreadNotFound",
@@ -315,6 +317,17 @@ class IncompleteStream(MalformedResponse):
     """The answer ended before the model said it was done. What had arrived is kept; no tool of it runs."""
 
 
+class StructuredOutputError(ProviderError):
+    """The model's answer is not the object it was asked to be, also after it was told so.
+
+    ``problem`` says in what, a line for each field; ``answer`` is the last text or the arguments it gave, as JSON.
+    """
+
+    def __init__(self, message: str, *, problem: str = "", answer: str = "", **fields: Any) -> None:
+        self.problem, self.answer = problem, answer
+        super().__init__(message, **fields)
+
+
 # --- a person in the loop --------------------------------------------------------------------
 
 
@@ -378,11 +391,16 @@ class StoreSchemaError(StoreError):
 
 
 class StoreCorrupt(StoreError):
-    """A row cannot be read. Nothing is loaded of its thread, so that nothing is lost by writing over it."""
+    """A row cannot be read. Nothing is loaded of its thread, so that nothing is lost by writing over it.
+
+    Where the database itself is damaged, ``thread_id`` is empty and ``row`` names the file.
+    """
 
     def __init__(self, thread_id: str, row: str, problem: str) -> None:
         self.thread_id, self.row, self.problem = thread_id, row, problem
-        super().__init__(f"thread {thread_id!r}, {row}: {problem}; mend or delete the row, or fork before it")
+        where = f"thread {thread_id!r}, {row}" if thread_id else row
+        way_out = "; mend or delete the row, or fork before it" if thread_id else ""
+        super().__init__(f"{where}: {problem}{way_out}")
 
 
 class _ThreadError(StoreError):

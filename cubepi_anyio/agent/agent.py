@@ -16,7 +16,7 @@ from ..hitl.channel import check_answer
 from ..hitl.durable import DurableChannel
 from ..hooks.chain import compose
 from ..hooks.middleware import Middleware
-from ..providers.base import BoundModel, OnPayload, OnResponse, Provider
+from ..providers.base import BoundModel, OnPayload, OnResponse, Provider, StreamingModel
 from ..tools.definition import AgentTool, check_unique_names
 from ..types.hitl import PersonAnswer, PersonRequest
 from ..types.messages import AssistantMessage, Message
@@ -44,8 +44,9 @@ class Agent:
         agent = Agent(model=provider.model("..."), tools=[search])
         result = await agent.prompt("What is new?")
 
-    ``model`` is a ``BoundModel``, or a ``Model`` together with its ``provider``. An agent does one run at a time and
-    belongs to one event loop while it does; between runs it may be used in another.
+    ``model`` is a ``BoundModel`` or another ``StreamingModel`` (one that retries, or falls back on others), or a
+    ``Model`` together with its ``provider``. An agent does one run at a time and belongs to one event loop while it
+    does; between runs it may be used in another.
 
     ``steering_mode`` and ``follow_up_mode`` say whether queued messages are heard one for each turn or all together.
     Raises ``ToolDefinitionError`` for tools that share a name and ``TypeError`` for a model without a provider.
@@ -54,7 +55,7 @@ class Agent:
     def __init__(
         self,
         *,
-        model: BoundModel | Model,
+        model: StreamingModel | Model,
         provider: Provider | None = None,
         system_prompt: str = "",
         tools: Sequence[AgentTool] | None = None,
@@ -382,7 +383,7 @@ def _stored(
     return StoredThread(checkpointer, thread_id)
 
 
-def _bound(model: BoundModel | Model, provider: Provider | None) -> BoundModel:
+def _bound(model: StreamingModel | Model, provider: Provider | None) -> StreamingModel:
     if isinstance(model, Model):
         if provider is None:
             raise TypeError("a Model needs its provider: Agent(provider=..., model=...), or use provider.model('...')")

@@ -7,7 +7,8 @@ from typing import Any
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from ..errors import ProviderError
+from ..concurrency import hear_of_swallowed_cancellation
+from ..errors import IncompleteStream, ProviderError
 from ..hooks.middleware import TurnAction
 from ..providers.base import StreamOptions
 from ..stream.message_stream import MessageStream
@@ -96,9 +97,18 @@ async def _call_provider(run: Run, messages: list[Message], system_prompt: str) 
             raise TypeError(f"a provider's stream() returns a MessageStream, not {type(stream).__name__}")
         return stream
     except Exception as error:
-        stream = MessageStream()
-        stream.fail(error)
-        return stream
+        return _failed_stream(error)
+    except anyio.get_cancelled_exc_class():  # noqa: ASYNC103 - the scopes say whose it is
+        # Raised again if it was meant for the run; otherwise the provider cancelled itself.
+        await checkpoint_if_cancelled()  # noqa: ASYNC102 - it only asks
+        await hear_of_swallowed_cancellation(run.native_cancels)
+        return _failed_stream(IncompleteStream("the provider cancelled itself"))
+
+
+def _failed_stream(error: Exception) -> MessageStream:
+    stream = MessageStream()
+    stream.fail(error)
+    return stream
 
 
 def _without_cut_calls(answer: AssistantMessage) -> AssistantMessage:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..hooks.chain import NO_HOOKS, Hooks
-from ..providers.base import BoundModel, OnPayload, OnResponse
+from ..providers.base import OnPayload, OnResponse, StreamingModel
 from ..tools.definition import AgentTool
 from ..types.model import ReasoningControl, ToolChoice
 from ..types.tool import ToolDefinition
@@ -23,7 +23,7 @@ QueueMode = Literal["one-at-a-time", "all"]
 class AgentConfig:
     """What the turns of one run have in common. Changing the agent meanwhile changes its next run."""
 
-    model: BoundModel
+    model: StreamingModel
     system_prompt: str = ""
     tools: Mapping[str, AgentTool] = field(default_factory=dict[str, AgentTool])
     definitions: list[ToolDefinition] | None = None

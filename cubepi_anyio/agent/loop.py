@@ -10,7 +10,7 @@ import anyio
 from ..concurrency import hear_of_swallowed_cancellation
 from ..errors import EmptyPrompt
 from ..events.agent import AgentEvent, RunOutcome
-from ..providers.base import BoundModel, StreamOptions
+from ..providers.base import StreamingModel, StreamOptions
 from ..tools.definition import AgentTool, check_unique_names
 from ..types.content import TextContent
 from ..types.messages import AssistantMessage, Message, ToolResultMessage, UserMessage
@@ -98,7 +98,7 @@ async def execute(run: Run, work: Callable[[], Awaitable[None]]) -> RunResult:
                 run.finish_agent(_natural_outcome(run))
                 await run.outbox.flush()
     except BaseException as error:
-        await settle(run, "error" if isinstance(error, Exception) else "aborted")
+        await settle(run, "error" if isinstance(error, Exception) else "aborted")  # noqa: ASYNC102
         raise
     await settle(run, _outcome_of(run))
     if run.fatal is not None:
@@ -148,7 +148,7 @@ def _is_empty(message: Message) -> bool:
 async def run_agent_loop(
     prompts: str | Message | Sequence[str | Message],
     messages: list[Message],
-    model: BoundModel,
+    model: StreamingModel,
     *,
     emit: Callable[[AgentEvent], object] | None = None,
     system_prompt: str = "",

@@ -95,9 +95,9 @@ class RunStream:
         try:
             if exc is None or isinstance(exc, Exception):
                 # Kept out of the task group, which would put it into an ExceptionGroup; it leaves as itself.
-                await tasks.__aexit__(None, None, None)
+                await tasks.__aexit__(None, None, None)  # noqa: ASYNC102 - a task group waits for its tasks
             else:
-                await tasks.__aexit__(exc_type, exc, tb)
+                await tasks.__aexit__(exc_type, exc, tb)  # noqa: ASYNC102 - a task group waits for its tasks
         except BaseExceptionGroup as errors:
             foreign = bare_error(errors)
         if foreign is not None and foreign is not exc:

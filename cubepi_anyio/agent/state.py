@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..events.agent import RunOutcome
-from ..providers.base import BoundModel
+from ..providers.base import StreamingModel
 from ..tools.definition import AgentTool, check_unique_names
 from ..types.json import JsonObject
 from ..types.messages import AssistantMessage, Message
@@ -26,7 +26,7 @@ class AgentState:
     def __init__(
         self,
         *,
-        model: BoundModel,
+        model: StreamingModel,
         system_prompt: str,
         tools: Sequence[AgentTool],
         reasoning: ReasoningControl | None,

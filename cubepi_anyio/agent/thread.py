@@ -75,11 +75,17 @@ class StoredThread:
     async def append(self, messages: Sequence[Message]) -> None:
         """Store messages under the claim."""
         await self.checkpointer.append(self.thread_id, messages, claim=self._claim)
-        for message in messages:
-            if isinstance(message, ToolResultMessage):
-                self._in_use.pop(message.tool_call_id, None)
         if self._version is not None:
             self._version += len(messages)
+        await self._close_questions({m.tool_call_id for m in messages if isinstance(m, ToolResultMessage)})
+
+    async def _close_questions(self, tool_call_ids: set[str]) -> None:
+        """Calls that have their result ask nothing any more, also if they were cancelled before their answer was used."""
+        for tool_call_id in tool_call_ids:
+            self._in_use.pop(tool_call_id, None)
+        over = [key for key, stored in self.requests.items() if stored.request.tool_call_id in tool_call_ids]
+        if over:
+            await self.clear(over)
 
     async def keep_claim(self) -> None:
         """Renew the claim for as long as the run goes on. Raises ``ClaimLost`` if it is too late."""
@@ -98,7 +104,7 @@ class StoredThread:
                 await self.checkpointer.save_extra(self.thread_id, self.extra)
                 self._saved_extra = copy.deepcopy(self.extra)
         finally:
-            await self.checkpointer.release_claim(claim, outcome)
+            await self.checkpointer.release_claim(claim, outcome)  # noqa: ASYNC102 - called shielded, by settling
 
     # --- questions to a person ---------------------------------------------------------------
 

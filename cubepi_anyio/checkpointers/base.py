@@ -87,8 +87,9 @@ class Checkpointer(Protocol):
     async def append(self, thread_id: str, messages: Sequence[Message], *, claim: RunClaim | None = None) -> None:
         """Store ``messages`` in order, making the thread if there is none. Those whose id is stored are passed over.
 
-        O(new messages), one transaction. With a ``claim``: raises ``ClaimLost`` and stores nothing if it does not hold
-        any more.
+        O(new messages), one transaction. With a ``claim``: raises ``ClaimLost`` and stores nothing if somebody has taken
+        it over or it was given back; a lease that ran out is no reason by itself. Without: raises ``ThreadBusy`` and
+        stores nothing while somebody's claim lasts. Raises ``UsageError`` for a message without an id.
         """
         ...
 
@@ -101,6 +102,7 @@ class Checkpointer(Protocol):
 
         Raises ``ThreadBusy`` while another claim holds; a claim whose lease ran out is taken over. Raises
         ``RunIdTaken`` if a run of that id has been claimed on this thread before and ended other than suspended.
+        Cancelled, it leaves no claim behind.
         """
         ...
 
@@ -128,8 +130,9 @@ class Checkpointer(Protocol):
     async def fork(self, thread_id: str, new_thread_id: str, *, after_run_id: str | None = None) -> None:
         """Copy the thread as it was after ``after_run_id`` ended, or as it is; the copy's parent is the original.
 
-        Messages of runs that ended later or not at all are left out (those without a run are kept), questions too.
-        Raises ``ThreadNotFound``, ``ThreadExists``, or ``RunNotEnded`` if there is no such run or it goes on.
+        With ``after_run_id`` the messages of runs that ended later or not at all are left out (those without a run are
+        kept). Questions and claims are never copied, what is in ``extra`` always is. Raises ``ThreadNotFound``,
+        ``ThreadExists``, or ``RunNotEnded`` if there is no such run or it goes on; a suspended one goes on.
         """
         ...
 

@@ -10,6 +10,7 @@ on, so that a process that dies in the body of a tool leaves nothing behind that
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from ..checkpointers.base import StoredRequest
@@ -51,6 +52,10 @@ class Journal(Protocol):
 
         ``None`` if it is not there.
         """
+        ...
+
+    async def clear(self, request_ids: Sequence[str]) -> None:
+        """Forget questions, and their answers with them."""
         ...
 
 
@@ -122,8 +127,8 @@ async def _same_question(journal: Journal, request: PersonRequest) -> StoredRequ
     for one in stored:
         if _content(one.request.payload) == content:
             return one
-    for one in stored:
-        await journal.take(one.request.id)
+    if stored:
+        await journal.clear([one.request.id for one in stored])
     return None
 
 

@@ -29,6 +29,7 @@ from ..types.messages import ToolResultMessage as ToolResultMessage
 from ..types.messages import UserMessage as UserMessage
 from ..types.model import Model as Model
 from ..types.model import ReasoningControl as ReasoningControl
+from ..types.model import ResponseSchema as ResponseSchema
 from ..types.model import ToolChoice as ToolChoice
 from ..types.tool import ToolDefinition as ToolDefinition
 from ..types.usage import ModelCost as ModelCost
@@ -43,6 +44,7 @@ __all__ = (
     "Provider",
     "ProviderResponse",
     "StreamOptions",
+    "StreamingModel",
     "invoke_on_payload",
     "invoke_on_response",
     "open_stream",
@@ -80,6 +82,8 @@ class StreamOptions:
     extra_body: Mapping[str, Any] | None = None
     """Merged into the payload last, key by key."""
     extra_headers: Mapping[str, str] | None = None
+    response_schema: ResponseSchema | None = None
+    """What the text of the answer must look like; for providers that say ``takes_response_schema``."""
 
 
 @runtime_checkable
@@ -109,6 +113,9 @@ class BaseProvider:
 
     api: str = ""
     """The wire format; messages remember it, and vendor data goes back to the same one only."""
+
+    takes_response_schema: bool = False
+    """Whether the vendor makes its models keep to ``StreamOptions.response_schema``."""
 
     def __init__(self, *, provider_id: str = "") -> None:
         self.provider_id = provider_id
@@ -179,12 +186,58 @@ class BaseProvider:
         return self.observers.subscribe_response(observer)
 
 
+class StreamingModel(Protocol):
+    """What an agent asks: a ``BoundModel``, or something that asks several of them.
+
+    ``spec`` and ``provider`` are those of the model that would be asked first.
+    """
+
+    @property
+    def spec(self) -> Model:
+        """What the model is."""
+        ...
+
+    @property
+    def provider(self) -> Provider:
+        """Who serves it."""
+        ...
+
+    async def stream(
+        self,
+        messages: Sequence[Message],
+        *,
+        system_prompt: str = "",
+        tools: list[ToolDefinition] | None = None,
+        tool_choice: ToolChoice | None = None,
+        options: StreamOptions | None = None,
+    ) -> MessageStream:
+        """Return the stream of one answer; enter it to start it."""
+        ...
+
+    async def generate(
+        self,
+        messages: Sequence[Message],
+        *,
+        system_prompt: str = "",
+        tools: list[ToolDefinition] | None = None,
+        tool_choice: ToolChoice | None = None,
+        options: StreamOptions | None = None,
+    ) -> AssistantMessage:
+        """Ask and wait for the whole answer. A failure is a message with ``stop_reason="error"``."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class BoundModel:
     """A model together with the provider that serves it."""
 
     provider: Provider
     spec: Model
+
+    @property
+    def takes_response_schema(self) -> bool:
+        """Whether the provider makes its models keep to ``StreamOptions.response_schema``."""
+        return bool(getattr(self.provider, "takes_response_schema", False))
 
     async def stream(
         self,

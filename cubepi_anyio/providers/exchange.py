@@ -34,6 +34,9 @@ _OBSERVER_SECONDS = 2.0
 
 _SECRET_HEADERS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
 
+_SHORTEST_SECRET_CHARACTERS = 6
+"""Local servers take any key, ``x`` or ``none``: masking those would only make holes in the words of an error."""
+
 
 class ResponseReader(Protocol):
     """Reads one answer of one wire format and writes it into a draft. Pure; errors of the answer are raised."""
@@ -123,7 +126,7 @@ class _Call:
                 # Also when the call is being cancelled, or its stream was left right after the end of the message.
                 with shielded(_OBSERVER_SECONDS):
                     message = self._message() if error is None else None
-                    await self._exchange.observers.response(message, self._exchange.model, error)
+                    await self._exchange.observers.response(message, self._exchange.model, error)  # noqa: ASYNC102
 
     async def _ask(self) -> None:
         exchange, model, options = self._exchange, self._exchange.model, self._exchange.options
@@ -218,4 +221,4 @@ def decoded_object(text: str | bytes, what: str) -> JsonObject:
 def _secrets_of(headers: Mapping[str, Any]) -> list[str]:
     secrets = [str(value) for name, value in headers.items() if name.lower() in _SECRET_HEADERS]
     bare = [secret.partition(" ")[2] for secret in secrets if " " in secret]
-    return [*bare, *secrets]
+    return [secret for secret in (*bare, *secrets) if len(secret) >= _SHORTEST_SECRET_CHARACTERS]

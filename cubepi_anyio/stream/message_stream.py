@@ -94,6 +94,7 @@ class MessageStream:
         self._entered = False
         self._closed = False
         self._producer_ended = False
+        self._exit: BaseException | None = None
         self._last: StreamEvent | None = None
         self._terminal: StreamEvent | None = None
         self._ended = False
@@ -248,11 +249,13 @@ class MessageStream:
         try:
             if _is_the_callers_own(exc):
                 # Kept out of the task group, which would put it into an ExceptionGroup; it leaves as itself.
-                await group.__aexit__(None, None, None)
+                await group.__aexit__(None, None, None)  # noqa: ASYNC102 - a task group waits for its tasks
             else:
-                await group.__aexit__(exc_type, exc, tb)
+                await group.__aexit__(exc_type, exc, tb)  # noqa: ASYNC102 - a task group waits for its tasks
         except BaseExceptionGroup as errors:
             foreign = bare_error(errors)
+        if self._exit is not None:
+            raise self._exit
         if foreign is not None and foreign is not exc:
             raise foreign
 
@@ -386,8 +389,14 @@ class MessageStream:
     # --- running the producer ----------------------------------------------------------------
 
     async def _run_producer(self, produce: Produce) -> None:
-        with own_cancel_count():
-            await self._produce_to_the_end(produce)
+        try:
+            with own_cancel_count():
+                await self._produce_to_the_end(produce)
+        except (KeyboardInterrupt, SystemExit) as exit_request:
+            # Carried over to the consumer's task: raised by a task of its own, it would stop asyncio's event loop.
+            self._exit = exit_request
+            if self._task_group is not None:
+                self._task_group.cancel_scope.cancel()
 
     async def _produce_to_the_end(self, produce: Produce) -> None:
         try:
@@ -395,10 +404,10 @@ class MessageStream:
                 await call_with(produce, self)
         except Exception as error:
             self.fail(error)
-        except anyio.get_cancelled_exc_class():
+        except anyio.get_cancelled_exc_class():  # noqa: ASYNC103 - the scopes say whose it is
             # The state of the enclosing scopes decides, not the type of the exception: raised again if one of them
             # is cancelled. Otherwise the producer cancelled itself, or somebody cancelled its task alone.
-            await checkpoint_if_cancelled()
+            await checkpoint_if_cancelled()  # noqa: ASYNC102 - a task group waits for its tasks
             self.fail(IncompleteStream("the provider was cancelled before its message was complete"))
         except BaseExceptionGroup as group:
             await self._fail_with_group(group)

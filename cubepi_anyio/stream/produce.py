@@ -25,6 +25,10 @@ async def call_with(produce: Any, stream: object) -> None:
 
 
 def _takes_parameter(produce: Any) -> bool:
+    if inspect.isfunction(produce):
+        # What nearly every producer is, made anew for each stream: its signature costs more to read than to call it.
+        code = produce.__code__
+        return code.co_argcount > len(produce.__defaults__ or ()) or bool(code.co_flags & inspect.CO_VARARGS)
     try:
         parameters = inspect.signature(produce).parameters.values()
     except (TypeError, ValueError):

@@ -1,6 +1,7 @@
 """Tools for testing what is built on agents: every run ended at every step, and what is checked then."""
 
 from .cancellation import Fault as Fault
+from .cancellation import MakeScenario as MakeScenario
 from .cancellation import SweepReport as SweepReport
 from .cancellation import endings_here as endings_here
 from .cancellation import sweep as sweep

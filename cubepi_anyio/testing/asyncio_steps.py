@@ -123,7 +123,7 @@ async def run_on_asyncio(work: Callable[[], Awaitable[None]], watch: StepWatch, 
     finally:
         if not task.done():
             task.cancel()
-            await asyncio.wait({task}, timeout=bound_seconds)
+            await asyncio.wait({task}, timeout=bound_seconds)  # noqa: ASYNC102 - it has an end
         loop.set_task_factory(former)
     if in_time and not task.cancelled():  # cancelled in its very last step, it returned all the same
         task.result()

@@ -36,7 +36,7 @@ from .scenario import Check, EndedRun, Scenario
 from .steps import StepWatch
 from .trio_steps import run_on_trio, seed_scheduler
 
-__all__ = ("Fault", "SweepReport", "endings_here", "sweep")
+__all__ = ("Fault", "MakeScenario", "SweepReport", "endings_here", "sweep")
 
 MakeScenario = Callable[[], Scenario | AbstractAsyncContextManager[Scenario]]
 """Makes a fresh scenario: as it is, or in an async context manager that also takes its surroundings away again."""
@@ -95,19 +95,21 @@ async def sweep(
     bound_seconds: float = 5.0,
     start: int = 0,
     stride: int = 1,
+    again_after: int | None = None,
 ) -> SweepReport:
     """End the run of a scenario at each of its steps and check what is left.
 
     ``at="event"`` ends it from within a listener at each event instead. ``listener`` says what hears the events that
     are checked; ``seeds`` repeat the sweep with different orders of trio's scheduler (asyncio has one order, and takes
     the first). A run that has not ended ``bound_seconds`` after its ending is cancelled, and a fault. ``stride``
-    leaves out endings in between. A checkpoint.
+    leaves out endings in between. ``again_after`` ends each run once more, that many steps after the first time, if it
+    still goes on: as somebody who is impatient. A checkpoint.
     """
     needed, _ = ENDINGS[ending]
     if needed not in (None, _backend()):
         raise ValueError(f"ending={ending!r} needs {needed}; endings_here() says what there is")
     report = SweepReport(ending)
-    options = _Options(ending, at, listener, checks, bound_seconds)
+    options = _Options(ending, at, listener, checks, bound_seconds, again_after)
     for seed in seeds if _backend() == "trio" else seeds[:1]:
         for position in count(start, stride):
             if _backend() == "trio":
@@ -128,6 +130,7 @@ class _Options:
     listener: Literal["plain", "async", "none"]
     checks: Mapping[str, Check]
     bound_seconds: float
+    again_after: int | None = None
 
 
 def _backend() -> Literal["asyncio", "trio"]:
@@ -167,7 +170,7 @@ class _SweptRun:
 
     def __init__(self, scenario: Scenario, options: _Options, position: int) -> None:
         self.scenario, self.options, self.position = scenario, options, position
-        self.watch = StepWatch(position if options.at == "step" else None)
+        self.watch = StepWatch(position if options.at == "step" else None, options.again_after)
         self.ended = EndedRun(scenario=scenario, ending=options.ending, at=position)
         self.heard_count = 0
         self._ended_at_seconds = monotonic()
@@ -199,7 +202,7 @@ class _SweptRun:
             async with arm(ended, self.watch):
                 self._arm()
                 await self._call()
-        except BaseException as error:
+        except BaseException as error:  # noqa: ASYNC103 - what arrives here is what is looked at; the task is the sweep's own
             ended.arrived = error
         ended.cancel_requests = native_cancel_requests()
 
@@ -208,18 +211,21 @@ class _SweptRun:
         assert act is not None
 
         def end_it() -> None:
-            self.ended.was_ended = True
             self.ended.endings += 1
-            self.ended.phase = self.scenario.agent.state.phase
-            self.ended.was_over = any(
-                isinstance(event, AgentEndEvent) for events in self.ended.heard for event in events
-            )
-            self._ended_at_seconds = monotonic()
+            if not self.ended.was_ended:
+                self._note_the_ending()
             act()
 
         self.watch.act = end_it
         if self.position == 0:
             self.watch.fire()
+
+    def _note_the_ending(self) -> None:
+        ended = self.ended
+        ended.was_ended = True
+        ended.phase = self.scenario.agent.state.phase
+        ended.was_over = any(isinstance(event, AgentEndEvent) for events in ended.heard for event in events)
+        self._ended_at_seconds = monotonic()
 
     async def _call(self) -> None:
         """The public call, and what is true at the moment it ends."""

@@ -18,7 +18,7 @@ Ending = Literal["abort", "scope", "task_cancel", "asyncio_timeout", "asyncio_si
 the asyncio task that calls. ``asyncio_timeout``: ``asyncio.timeout()``. ``asyncio_sibling``: another task of the
 ``asyncio.TaskGroup`` fails. ``trio_scope`` and ``trio_sibling``: the same with trio's own scope and nursery."""
 
-Arm = Callable[[EndedRun, StepWatch], AbstractAsyncContextManager[None]]
+_Arm = Callable[[EndedRun, StepWatch], AbstractAsyncContextManager[None]]
 
 
 class SiblingFailed(Exception):
@@ -38,7 +38,7 @@ async def _abort(ended: EndedRun, watch: StepWatch) -> AsyncGenerator[None, None
 
 @asynccontextmanager
 async def _scope(ended: EndedRun, watch: StepWatch) -> AsyncGenerator[None, None]:
-    with anyio.CancelScope() as scope:
+    with anyio.CancelScope() as scope:  # noqa: ASYNC100, RUF100 - the block is the caller's
         watch.act = scope.cancel
         yield
     ended.was_caught = scope.cancelled_caught
@@ -57,9 +57,14 @@ async def _task_cancel(ended: EndedRun, watch: StepWatch) -> AsyncGenerator[None
 async def _asyncio_timeout(ended: EndedRun, watch: StepWatch) -> AsyncGenerator[None, None]:
     import asyncio  # noqa: PLC0415
 
-    async with asyncio.timeout(None) as timeout:
+    async with asyncio.timeout(None) as timeout:  # noqa: ASYNC100, RUF100 - the block is the caller's
         loop = asyncio.get_running_loop()
-        watch.act = lambda: timeout.reschedule(loop.time())
+
+        def expire() -> None:
+            if timeout.when() is None:  # it expires once, however often it is told to
+                timeout.reschedule(loop.time())
+
+        watch.act = expire
         yield
 
 
@@ -80,7 +85,7 @@ async def _asyncio_sibling(ended: EndedRun, watch: StepWatch) -> AsyncGenerator[
 async def _trio_scope(ended: EndedRun, watch: StepWatch) -> AsyncGenerator[None, None]:
     import trio  # noqa: PLC0415
 
-    with trio.CancelScope() as scope:
+    with trio.CancelScope() as scope:  # noqa: ASYNC100, RUF100 - the block is the caller's
         watch.act = scope.cancel
         yield
     ended.was_caught = scope.cancelled_caught
@@ -110,7 +115,7 @@ def _failing_sibling(watch: StepWatch) -> tuple[anyio.Event, Callable[[], Corout
     return told, fail
 
 
-ENDINGS: dict[Ending, tuple[str | None, Arm]] = {
+ENDINGS: dict[Ending, tuple[str | None, _Arm]] = {
     "abort": (None, _abort),
     "scope": (None, _scope),
     "task_cancel": ("asyncio", _task_cancel),

@@ -12,12 +12,14 @@ __all__ = ("CURRENT_WATCH", "StepWatch", "uncounted")
 class StepWatch:
     """The steps of one piece of work.
 
-    A step is what a task does between two suspensions; the last one of a task counts too. ``act`` is called once,
-    right after step number ``at``, as if from outside: no task of the work is running then. 0 means before the first.
+    A step is what a task does between two suspensions; the last one of a task counts too. ``act`` is called right
+    after step number ``at``, as if from outside: no task of the work is running then. 0 means before the first.
+    With ``again_after`` it is called once more, that many steps later.
     """
 
-    def __init__(self, at: int | None) -> None:
+    def __init__(self, at: int | None, again_after: int | None = None) -> None:
         self.at = at
+        self.again_after = again_after
         self.act: Callable[[], None] | None = None
         self.count = 0
         self.acted = False
@@ -36,13 +38,15 @@ class StepWatch:
         self.count += 1
         if self.acted and task is self.main:
             self.steps_after += 1
-        return not self.acted and self.count == self.at and self.act is not None
+        return self.count == self.at and self.act is not None
 
     def fire(self) -> None:
         """Do what is to be done, unless the work has ended meanwhile."""
-        if not self.closed and not self.acted and self.act is not None:
-            self.acted = True
-            self.act()
+        if self.closed or self.act is None:
+            return
+        self.acted = True
+        self.at, self.again_after = self.count + self.again_after if self.again_after else None, None
+        self.act()
 
     def others(self) -> list[str]:
         """The names of the living tasks besides the work's own."""

@@ -170,7 +170,7 @@ async def _reach_outcome(slot: CallSlot, plan: BatchPlan) -> None:
                 await _execute(slot, plan, scope)
             if plan.hooks.after is not None:
                 await _after(slot, plan)
-    except anyio.get_cancelled_exc_class() as error:
+    except anyio.get_cancelled_exc_class() as error:  # noqa: ASYNC103 - the scopes say whose it is
         # The type of the exception does not say who was cancelled; the state of the surroundings does.
         if _surroundings_are_cancelled():
             _keep_thread_outcome(slot, "the run was cancelled")
@@ -193,7 +193,7 @@ async def _let_own_cancellation_pass() -> None:
     """Meet the ``Task.cancel()`` that a tool aimed at its own task, which is this call's, and ended before it hit."""
     try:
         await cancel_shielded_checkpoint()
-    except anyio.get_cancelled_exc_class():
+    except anyio.get_cancelled_exc_class():  # noqa: ASYNC103 - the scopes say whose it is
         if _surroundings_are_cancelled():
             raise
 
@@ -381,12 +381,27 @@ async def _invoke(slot: CallSlot, tool: AgentTool, plan: BatchPlan) -> Any:
 
 def _note_cancellation(slot: CallSlot, plan: BatchPlan) -> None:
     """A cancellation reached the tool; it counts if it is meant for the call, not for a scope of the tool's own."""
-    if slot.cancelled_at is not None:
-        return
     scope = slot.scope
-    if (scope is not None and scope.cancel_called) or plan.run_signal.is_set() or _surroundings_are_cancelled():
+    if slot.cancelled_at is not None or scope is None:
+        return
+    is_told = plan.run_signal.is_set() or (slot.signal is not None and slot.signal.is_set())
+    if is_told or scope.cancel_called or _comes_from_outside(scope):
         slot.cancelled_at = anyio.current_time()
         plan.reporter.call_cancelled(slot)
+
+
+def _comes_from_outside(scope: CancelScope) -> bool:
+    """Whether the current task is cancelled by what is around ``scope``, and not only by a scope further in.
+
+    A shield in between tells: under it, only what is further in is left. It is gone before anything else runs.
+    """
+    if not _surroundings_are_cancelled():
+        return False
+    scope.shield = True
+    try:
+        return not _surroundings_are_cancelled()
+    finally:
+        scope.shield = False
 
 
 async def _cooperatively(slot: CallSlot, grace_seconds: float, work: Watched) -> None:

@@ -81,7 +81,7 @@ class ThreadCall:
         try:
             await to_thread.run_sync(self._body, abandon_on_cancel=True, limiter=threads)
         except anyio.get_cancelled_exc_class():
-            await self._leave(notice_seconds)
+            await self._leave(notice_seconds)  # noqa: ASYNC102 - the move_on_after around it is the shield
             raise
         finally:
             calls.release_on_behalf_of(self)
@@ -143,7 +143,7 @@ class ThreadCall:
     def _work(self) -> None:
         try:
             self.value = self._function()
-        except BaseException as error:
+        except BaseException as error:  # noqa: ASYNC103 - kept, and raised in the loop
             # Carried over to the event loop, where it is raised again or, for an abandoned call, dropped.
             self.error = error
         with self._gate:

@@ -39,7 +39,7 @@ class Watched:
                 step = self._coroutine.send
                 # trio sends an outcome into the coroutine, which raises it where it waits; asyncio throws.
                 self._look_at(getattr(value, "error", None))
-            except BaseException as error:  # handed on into the coroutine, which is who it was meant for
+            except BaseException as error:  # noqa: ASYNC103 - thrown on
                 self._look_at(error)
                 value, step = error, self._coroutine.throw
 

@@ -18,6 +18,7 @@ from .messages import message_adapter as message_adapter
 from .messages import text_of as text_of
 from .model import Model as Model
 from .model import ReasoningControl as ReasoningControl
+from .model import ResponseSchema as ResponseSchema
 from .model import ToolChoice as ToolChoice
 from .tool import ToolDefinition as ToolDefinition
 from .tool_cycle import tool_cycle_faults as tool_cycle_faults

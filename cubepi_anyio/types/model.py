@@ -6,9 +6,10 @@ from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from .json import JsonObject
 from .usage import ModelCost
 
-__all__ = ("Model", "ReasoningControl", "ToolChoice")
+__all__ = ("Model", "ReasoningControl", "ResponseSchema", "ToolChoice")
 
 ToolChoice = str
 """``"auto"``, ``"required"`` (some tool), ``"none"``, or the name of the one tool the model must call."""
@@ -24,6 +25,17 @@ class ReasoningControl(BaseModel):
     summary: Literal["none", "auto", "detailed", "summarized"] = "none"
     budget_tokens: int | None = None
     """An explicit number of thinking tokens, for models that take one; wins over ``effort``."""
+
+
+class ResponseSchema(BaseModel):
+    """The JSON Schema that the text of an answer must fit; the schema is an object at its root."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    name: str
+    """Letters, digits, ``_`` and ``-``; vendors show it to the model."""
+    json_schema: JsonObject
+    description: str = ""
 
 
 class Model(BaseModel):

@@ -9,7 +9,17 @@ from typing import Any
 import anyio
 import pytest
 
-from cubepi_anyio import AssistantMessage, FauxResponse, RunResult, faux_assistant_message, faux_tool_call
+from cubepi_anyio import (
+    Agent,
+    AssistantMessage,
+    BaseProvider,
+    FauxResponse,
+    MessageStream,
+    RunResult,
+    StreamEvent,
+    faux_assistant_message,
+    faux_tool_call,
+)
 from tests.support.agents import (
     Bench,
     NoParams,
@@ -450,3 +460,36 @@ async def test_an_error_made_of_the_cancellation_is_no_failure_of_the_tool(names
     [end] = [e for e in made.events if e.type == "tool_execution_end" and e.tool_call_id == "c1"]
     assert end.ending == "cancelled"
     await assert_well_ended(made)
+
+
+async def test_a_provider_that_never_waits_can_be_cancelled() -> None:
+    """Ten thousand events that are all there at once: every few of them pass a checkpoint."""
+
+    class Flood(BaseProvider):
+        async def stream(self, model: Any, messages: Any, **_: Any) -> MessageStream:
+            async def produce(stream: MessageStream) -> None:
+                stream.push(StreamEvent("start"))
+                stream.push(StreamEvent("text_start", 0))
+                for _ in range(10_000):
+                    stream.push(StreamEvent("text_delta", 0, "x"))
+                stream.push(StreamEvent("done"))
+
+            return MessageStream(produce)
+
+    agent = Agent(model=Flood().model("m"))
+    deltas: list[str] = []
+
+    def listen(event: Any) -> None:
+        if event.type == "message_update":
+            deltas.append(event.stream_event.type)
+            if len(deltas) == 10:
+                scope.cancel()
+
+    agent.subscribe(listen)
+    with anyio.CancelScope() as scope:
+        await agent.prompt("hi")
+    assert scope.cancelled_caught
+    assert len(deltas) <= 10 + 64
+    [_, kept] = agent.state.messages
+    assert isinstance(kept, AssistantMessage)
+    assert (kept.stop_reason, len(kept.text)) == ("aborted", len(deltas) - 1)

@@ -323,3 +323,24 @@ async def test_nothing_of_a_run_is_kept_alive_by_the_agent() -> None:
         await anyio.lowlevel.checkpoint()
         gc.collect()
     assert [ref() for ref in refs] == [None]
+
+
+@pytest.mark.parametrize("ending", ["completed", "aborted", "error", "cancelled"])
+async def test_an_agent_that_nobody_holds_any_more_is_freed(ending: str) -> None:
+    async def use() -> list[weakref.ref[Any]]:
+        response: Any = {"completed": "ok", "error": ValueError("no")}.get(
+            ending, FauxResponse("never", stall_before_start=True)
+        )
+        made = bench(response, tools=[saying("say")])
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(made.agent.prompt, "hi")
+            if ending in ("aborted", "cancelled"):
+                await made.provider.wait_stalled()
+                made.agent.abort() if ending == "aborted" else tasks.cancel_scope.cancel()
+        return [weakref.ref(made.agent), weakref.ref(made.provider), weakref.ref(made.agent.state)]
+
+    refs = await use()
+    for _ in range(3):
+        await anyio.lowlevel.checkpoint()
+        gc.collect()
+    assert [ref() for ref in refs] == [None, None, None]

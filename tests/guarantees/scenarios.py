@@ -268,6 +268,32 @@ def shielded_cleanup() -> Scenario:
     return _scenario(provider, Agent(model=provider.model("m"), tools=names), tools, checks=[cleaned_up])
 
 
+def cooperative_tools() -> Scenario:
+    """Tools that are told of the end and have time to come to theirs."""
+    tools = Tools()
+
+    async def work(tool_call_id: str, params: Nothing, *, signal: Any) -> str:
+        tools.started.append(tool_call_id)
+        for _ in range(4):
+            if signal.is_set():
+                break
+            await checkpoint()
+        await checkpoint()
+        tools.returned[tool_call_id] = "worked as long as it was let"
+        return tools.returned[tool_call_id]
+
+    def came_to_its_end(ended: EndedRun) -> Sequence[str]:
+        return [f"call {call_id!r} was cut" for call_id in tools.started if call_id not in tools.returned]
+
+    provider = _provider(
+        [faux_tool_call("work", {}, id="first"), faux_tool_call("work", {}, id="second")],
+        faux_tool_call("work", {}, id="alone"),
+        "All done.",
+    )
+    tool = AgentTool("work", "Works.", Nothing, work, cancellation="cooperative")
+    return _scenario(provider, Agent(model=provider.model("m"), tools=[tool]), tools, checks=[came_to_its_end])
+
+
 def steered() -> Scenario:
     """Messages arrive before the run, while the model is asked, while it answers, while tools run, and at the end."""
     tools = Tools()
@@ -319,11 +345,8 @@ def nested_agents() -> Scenario:
     def inner_results_are_kept(ended: EndedRun) -> Sequence[str]:
         kept = {m.tool_call_id: m.text for m in inner.state.messages if isinstance(m, ToolResultMessage)}
         done = {call_id: text for call_id, text in returned.items() if call_id.startswith("inner")}
-        return [f"inner call {call_id!r} returned {text!r}" for call_id, text in done.items() if kept.get(call_id) != text]
-            f"inner call {call_id!r} had returned {text!r}"
-            for call_id, text in done.items()
-            if kept.get(call_id) != text
-        ]
+        lost = [call_id for call_id, text in done.items() if kept.get(call_id) != text]
+        return [f"inner call {call_id!r} had returned, and its result is not kept" for call_id in lost]
 
     returned = tools.returned
     outer_returned = _Only(returned, ("delegated", "plain"))
@@ -443,10 +466,10 @@ def _said(text: str) -> AssistantMessage:
     return AssistantMessage(content=[TextContent(text=text)])
 
 
-def stored_thread() -> Scenario:
+def stored_thread(kept_in: MemoryCheckpointer | None = None) -> Scenario:
     """Three calls at once, kept in a store that takes a step for each of its own."""
     scenario = parallel_tools()
-    store = MemoryCheckpointer()
+    store = kept_in if kept_in is not None else MemoryCheckpointer()
     assert scenario.provider is not None
     scenario.agent = Agent(
         model=scenario.provider.model("m"),
@@ -476,6 +499,7 @@ SCENARIOS = (
     sequential_tools,
     refused_calls,
     shielded_cleanup,
+    cooperative_tools,
     steered,
     nested_agents,
     streamed,

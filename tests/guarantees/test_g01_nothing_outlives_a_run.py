@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from cubepi_anyio import Agent, FauxProvider, FauxResponse
 from cubepi_anyio.testing import endings_here, sweep
 
-from .scenarios import parallel_tools, sniffed_trio
+from .scenarios import parallel_tools, sniffed_trio, thread_tools
 from .sweeps import MakeScenario, faults_of, over_all_scenarios, swept
 
 pytestmark = pytest.mark.anyio
@@ -20,6 +20,14 @@ pytestmark = pytest.mark.anyio
 @over_all_scenarios
 async def test_no_task_and_no_tool_outlives_its_run(make: MakeScenario, anyio_backend: object) -> None:
     assert faults_of(await swept(make, anyio_backend), "G1") == []
+
+
+@pytest.mark.parametrize("listener", ["plain", "async"])
+async def test_no_thread_and_nothing_it_called_outlives_its_run(listener: Literal["plain", "async"]) -> None:
+    """Threads take no part in the order of steps, so each sweep ends them elsewhere."""
+    for ending in endings_here():
+        report = await sweep(thread_tools, ending=ending, listener=listener, start=1, stride=4)
+        report.raise_for_faults()
 
 
 async def test_the_loop_is_idle_after_a_cancelled_run() -> None:

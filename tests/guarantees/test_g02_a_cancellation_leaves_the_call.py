@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import anyio
 import pytest
-from anyio.lowlevel import checkpoint
 
 from cubepi_anyio import AgentTool, faux_tool_call, tool_cycle_faults
+from cubepi_anyio.testing import Scenario, endings_here, sweep
 
-from .scenarios import Nothing, agent_with, parallel_tools, sniffed_trio
+from .scenarios import Nothing, agent_with, parallel_tools, shielded_cleanup, sniffed_trio, stored_thread
 from .sweeps import MakeScenario, faults_of, over_all_scenarios, swept
 
 pytestmark = pytest.mark.anyio
@@ -43,20 +44,12 @@ async def test_a_tool_that_swallows_a_native_cancellation_does_not_keep_it_from_
         assert tool_cycle_faults(agent.state.messages) == []
 
 
-async def test_a_second_cancellation_while_the_run_settles_leaves_too() -> None:
-    if sniffed_trio():
-        pytest.skip("asyncio's")
-    for later in range(6):
-        scenario = parallel_tools()
-        scenario.agent.subscribe(lambda event: checkpoint())
-        task = asyncio.create_task(scenario.agent.prompt("Go."))
-        while not scenario.agent.state.pending_tool_calls:  # noqa: ASYNC110 - the step matters, not the news
-            await asyncio.sleep(0)
-        task.cancel()
-        for _ in range(later):
-            await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert tool_cycle_faults(scenario.agent.state.messages) == []
-        assert not scenario.agent.state.is_running
+@pytest.mark.parametrize("again_after", [1, 4])
+@pytest.mark.parametrize("make", [parallel_tools, shielded_cleanup, stored_thread], ids=lambda make: make.__name__)
+async def test_who_is_impatient_and_cancels_twice_changes_nothing(
+    make: Callable[[], Scenario], again_after: int
+) -> None:
+    """Also while the run settles: the record is completed, tools clean up, and the cancellation leaves."""
+    for number, ending in enumerate(endings_here()):
+        report = await sweep(make, ending=ending, start=1 + number, stride=9, again_after=again_after)
+        report.raise_for_faults()

@@ -48,7 +48,8 @@ class Backend:
         return self
 
     async def __anext__(self) -> str:
-        await checkpoint()
+        # A consumer that has something to read reads it first: a network is slower than the event loop.
+        await anyio.wait_all_tasks_blocked()
         number = next(self._numbers, None)
         if number is None:
             raise StopAsyncIteration

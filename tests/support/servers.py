@@ -6,22 +6,59 @@ import os
 import pwd
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import anyio
 import pytest
+
+from cubepi_anyio.checkpointers.mysql import MySQLCheckpointer
+from cubepi_anyio.checkpointers.postgres import PostgresCheckpointer
+
+T = TypeVar("T")
 
 STARTED_WITHIN_SECONDS = 60.0
 
 
+def shared_postgres(request: pytest.FixtureRequest) -> str:
+    """The conninfo of a server with our tables, one for all tests of this process."""
+    return _shared(request, _POSTGRES, postgres_server, lambda conninfo: PostgresCheckpointer(conninfo).create_tables)
+
+
+def shared_mariadb(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """How to connect to a server with our tables, one for all tests of this process."""
+    return _shared(request, _MARIADB, mariadb_server, lambda address: MySQLCheckpointer(**address).create_tables)
+
+
+_POSTGRES: pytest.StashKey[str] = pytest.StashKey()
+_MARIADB: pytest.StashKey[dict[str, Any]] = pytest.StashKey()
+
+
+def _shared(
+    request: pytest.FixtureRequest,
+    key: pytest.StashKey[T],
+    start: Callable[[], AbstractContextManager[T]],
+    create_tables: Callable[[T], Callable[[], Awaitable[None]]],
+) -> T:
+    """Kept with the configuration, because fixtures of two folders would start two servers."""
+    stash = request.config.stash
+    if key not in stash:
+        with ExitStack() as stack:
+            stash[key] = stack.enter_context(start())
+            anyio.run(create_tables(stash[key]))
+            request.config.add_cleanup(stack.pop_all().close)
+    return stash[key]
+
+
 @contextmanager
-def postgres_server() -> Iterator[str]:
+def postgres_server() -> Generator[str]:
     """A PostgreSQL with an empty database; its conninfo. Skips the test where there is none installed."""
     _needs_driver("psycopg")
     programs = _postgres_programs()
@@ -37,7 +74,7 @@ def postgres_server() -> Iterator[str]:
 
 
 @contextmanager
-def mariadb_server() -> Iterator[dict[str, Any]]:
+def mariadb_server() -> Generator[dict[str, Any]]:
     """A MariaDB with an empty database ``cubepi``; how to connect to it. Skips the test where there is none."""
     _needs_driver("pymysql")
     server, install = shutil.which("mariadbd", path=_PATH), shutil.which("mariadb-install-db", path=_PATH)
@@ -81,13 +118,16 @@ def _postgres_answers(conninfo: str) -> None:
 def _mariadb_answers(address: dict[str, Any]) -> None:
     import pymysql  # noqa: PLC0415 - an extra
 
+    # Asked before the driver is, which leaves its socket open when nobody answers.
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.connect(address["unix_socket"])
     connection = pymysql.connect(**address)
     connection.cursor().execute("create database cubepi")
     connection.close()
 
 
 @contextmanager
-def _folder(user: str) -> Iterator[Path]:
+def _folder(user: str) -> Generator[Path]:
     """A folder that belongs to ``user`` where we are root: neither server runs as root. Its path fits a socket's."""
     folder = Path(tempfile.mkdtemp(prefix="cubepi-"))
     try:
@@ -116,7 +156,7 @@ def _finish(command: Sequence[str | Path], user: str) -> None:
 
 
 @contextmanager
-def _running(command: Sequence[str | Path], user: str, end: signal.Signals, ask: Callable[[], None]) -> Iterator[None]:
+def _running(command: Sequence[str | Path], user: str, end: signal.Signals, ask: Callable[[], None]) -> Generator[None]:
     """Run a server until the block is left, entering it when the server answers."""
     with tempfile.TemporaryFile() as log:
         server = subprocess.Popen(_as_user(user, command), stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd="/")

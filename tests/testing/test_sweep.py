@@ -9,10 +9,10 @@ from typing import get_args
 
 import anyio
 import pytest
-from anyio.lowlevel import checkpoint
+from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint
 
 from cubepi_anyio import Agent, FauxProvider, RunResult
-from cubepi_anyio.testing import Ending, Scenario, endings_here, sweep
+from cubepi_anyio.testing import EndedRun, Ending, Scenario, endings_here, sweep
 
 from .loose_agent import loose
 
@@ -113,6 +113,32 @@ async def test_an_ending_at_each_event_comes_from_within_the_run() -> None:
 async def test_a_stride_leaves_endings_out() -> None:
     every, some = [await sweep(loose(""), ending="scope", stride=stride) for stride in (1, 2)]
     assert some.endings == (every.endings + 1) // 2
+
+
+async def test_a_run_can_be_ended_twice() -> None:
+    ends: list[int] = []
+
+    async def leave_slowly(agent: Agent) -> None:
+        try:
+            for _ in range(3):
+                await checkpoint()
+        finally:
+            for _ in range(3):
+                await cancel_shielded_checkpoint()
+
+    def note(ended: EndedRun) -> list[str]:
+        ends.append(ended.endings)
+        return []
+
+    def slow() -> Scenario:
+        scenario = text_only()
+        scenario.run, scenario.checks = leave_slowly, [note]
+        return scenario
+
+    for ending in endings_here():
+        ends.clear()
+        await sweep(slow, ending=ending, listener="none", start=1, again_after=2, checks={})
+        assert set(ends) == {0, 1, 2}  # by itself, ended in its last steps, and ended before
 
 
 async def test_surroundings_are_taken_away_after_each_ending() -> None:

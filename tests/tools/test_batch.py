@@ -183,7 +183,7 @@ async def test_no_task_of_a_tool_s_own_group_outlives_the_run() -> None:
     async def tick() -> None:
         while True:
             ticks.append(1)
-            await anyio.sleep(0.001)
+            await anyio.lowlevel.checkpoint()
 
     async def spawn(tool_call_id: str, params: NoParams) -> str:
         async with anyio.create_task_group() as tasks:
@@ -198,7 +198,8 @@ async def test_no_task_of_a_tool_s_own_group_outlives_the_run() -> None:
         made.agent.abort()
     assert running_tasks() == before
     count = len(ticks)
-    await anyio.sleep(0.01)
+    for _ in range(20):
+        await anyio.lowlevel.checkpoint()
     assert len(ticks) == count
 
 

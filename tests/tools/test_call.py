@@ -354,7 +354,7 @@ async def test_cleanup_in_a_shield_is_waited_for_at_a_timeout() -> None:
             await anyio.sleep_forever()
         finally:
             with anyio.CancelScope(shield=True):
-                await anyio.sleep(0.01)
+                await anyio.lowlevel.checkpoint()
                 cleaned.append(True)
         return "never"
 
@@ -374,7 +374,7 @@ async def test_a_cooperative_tool_has_time_to_return_its_result(names: list[str]
     async def tidy(tool_call_id: str, params: NoParams, *, signal: Any) -> str:
         began.set()
         await signal.wait()
-        await anyio.sleep(0.01)
+        await anyio.lowlevel.checkpoint()
         return "three of ten done"
 
     tools = [tool_of("tidy", tidy, cancellation="cooperative", grace=10)]
@@ -400,7 +400,7 @@ async def test_a_cooperative_tool_has_its_time_also_when_the_task_is_cancelled()
     async def tidy(tool_call_id: str, params: NoParams, *, signal: Any) -> str:
         began.set()
         await signal.wait()
-        await anyio.sleep(0.01)
+        await anyio.lowlevel.checkpoint()
         return "three of ten done"
 
     made = bench(calling("tidy"), tools=[tool_of("tidy", tidy, cancellation="cooperative")])
@@ -497,7 +497,7 @@ async def test_each_call_has_its_own_time_until_it_is_named(caplog: pytest.LogCa
     began = anyio.current_time()
 
     async def look() -> None:
-        while "goes on at" not in caplog.text:
+        while "goes on at" not in caplog.text:  # noqa: ASYNC110 - a log has no event
             await anyio.sleep(0.005)
         named_after.append(anyio.current_time() - began)
 
@@ -628,11 +628,13 @@ async def test_a_thread_may_ask_whether_it_is_cancelled() -> None:
 
 
 async def test_a_thread_that_does_not_listen_is_abandoned_and_said_to_be(caplog: pytest.LogCaptureFixture) -> None:
-    began, release = threading.Event(), threading.Event()
+    began, release, reported = threading.Event(), threading.Event(), threading.Event()
 
-    def deaf(tool_call_id: str, params: NoParams) -> str:
+    def deaf(tool_call_id: str, params: NoParams, *, on_update: Any) -> str:
         began.set()
         release.wait(10)
+        on_update("too late")
+        reported.set()
         return "too late"
 
     made = bench(calling("deaf"), tools=[tool_of("deaf", deaf)])
@@ -644,6 +646,66 @@ async def test_a_thread_that_does_not_listen_is_abandoned_and_said_to_be(caplog:
     assert "may still be running" in made.texts[0]
     assert "'deaf'" in caplog.text
     release.set()
+    await to_thread.run_sync(reported.wait)
+    assert made.labels[-1] == "agent_end:aborted"
+    await assert_well_ended(made)
+
+
+async def test_a_thread_that_waits_for_those_who_hear_its_report_is_let_go_by_an_abort() -> None:
+    heard = anyio.Event()
+
+    async def stuck(event: Any) -> None:
+        if event.type == "tool_execution_update" and not heard.is_set():
+            heard.set()
+            await anyio.sleep_forever()
+
+    def report(tool_call_id: str, params: NoParams, *, on_update: Any) -> str:
+        on_update("half")
+        return "said half of it"
+
+    made = bench(calling("report"), tools=[tool_of("report", report)])
+    made.agent.subscribe(stuck)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(made.agent.prompt, "hi")
+        await heard.wait()
+        made.agent.abort()
+    assert (ending_of(made), made.texts) == ("finished", ["said half of it"])
+    assert made.labels[-1] == "agent_end:aborted"
+    await assert_well_ended(made)
+
+
+async def test_an_abort_stops_tools_of_both_kinds_and_asks_no_model_again() -> None:
+    all_began = threading.Barrier(3, timeout=5)
+    began: list[str] = []
+
+    async def wait(tool_call_id: str, params: NoParams) -> str:
+        began.append(tool_call_id)
+        await anyio.sleep_forever()
+        return "never"
+
+    def poll(tool_call_id: str, params: NoParams) -> str:
+        all_began.wait()
+        while True:
+            from_thread.check_cancelled()
+            time.sleep(0.001)
+
+    tools = [tool_of("wait", wait), tool_of("poll", poll)]
+    made = bench(calling("wait", "poll", "wait", "poll"), "never", tools=tools)
+    results: list[Any] = []
+
+    async def prompt() -> None:
+        results.append(await made.agent.prompt("hi"))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(prompt)
+        await to_thread.run_sync(all_began.wait)
+        await anyio.wait_all_tasks_blocked()
+        made.agent.abort("the user left")
+    assert (results[0].outcome, results[0].abort_reason) == ("aborted", "the user left")
+    assert sorted(began) == ["c1", "c3"]
+    assert [ending_of(made, f"c{number}") for number in range(1, 5)] == ["cancelled"] * 4
+    assert all("the user left" in text for text in made.texts)
+    assert made.provider.call_count == 1
     await assert_well_ended(made)
 
 
@@ -684,7 +746,7 @@ async def test_a_tool_that_blocks_before_it_began_never_begins() -> None:
         made.agent.abort()
         await made.agent.wait_for_idle()
     release.set()
-    await anyio.sleep(0.01)
+    await anyio.wait_all_tasks_blocked()
     assert len(ran) == 64
     assert len(made.results) == 70
 

@@ -47,7 +47,7 @@ values (:thread, :message_id, :run_id, :body) $skip"""
 _INSERT_REQUEST = "insert into cubepi_requests (thread, request_id, body) values (:thread, :request_id, :body) $skip"
 # One statement, so that all of it is of one moment.
 _LOAD = """select 0, id, thread_id, parent_thread_id, null from cubepi_threads where thread_id = :thread_id
-union all select 1, m.seq, m.message_id, m.body, null
+union all select 1, m.seq, null, m.body, null
     from cubepi_messages m join cubepi_threads t on m.thread = t.id where t.thread_id = :thread_id
 union all select 2, r.seq, r.request_id, r.body, r.answer
     from cubepi_requests r join cubepi_threads t on r.thread = t.id where t.thread_id = :thread_id

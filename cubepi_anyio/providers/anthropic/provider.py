@@ -105,6 +105,7 @@ class AnthropicProvider(BaseProvider):
             reasoning=options.reasoning,
             max_output_tokens=options.max_output_tokens,
             temperature=options.temperature,
+            response_schema=options.response_schema,
             cache_retention=self._cache_retention,
         )
         exchange = Exchange(

@@ -11,7 +11,7 @@ import base64
 import binascii
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from ...types.content import (
     Content,
@@ -24,8 +24,9 @@ from ...types.content import (
 )
 from ...types.json import JsonObject
 from ...types.messages import AssistantMessage, Message, ToolResultMessage, UserMessage
-from ...types.model import Model, ReasoningControl, ToolChoice
+from ...types.model import Model, ReasoningControl, ResponseSchema, ToolChoice
 from ...types.tool import ToolDefinition
+from ..openai_chat.schema import strict_parameters
 from .cache import CacheRetention as CacheRetention
 from .cache import mark_cache
 
@@ -50,9 +51,13 @@ def build_payload(
     reasoning: ReasoningControl | None = None,
     max_output_tokens: int | None = None,
     temperature: float | None = None,
+    response_schema: ResponseSchema | None = None,
     cache_retention: CacheRetention = "short",
 ) -> JsonObject:
-    """Make the body of a streamed request; nothing of ``messages`` is changed, and no dict we mark is shared."""
+    """Make the body of a streamed request; nothing of ``messages`` is changed, and no dict we mark is shared.
+
+    Raises ``ToolDefinitionError`` for a ``response_schema`` the API cannot hold an answer to.
+    """
     payload: JsonObject = {
         "model": model.id,
         "max_tokens": max_output_tokens if max_output_tokens is not None else model.max_tokens,
@@ -70,6 +75,8 @@ def build_payload(
         payload["temperature"] = temperature
     if reasoning is not None:
         _add_thinking(payload, model, reasoning)
+    if response_schema is not None:
+        payload.setdefault("output_config", {})["format"] = _output_format(response_schema)
     mark_cache(payload, cache_retention)
     return payload
 
@@ -93,6 +100,37 @@ def _tool_choice(choice: ToolChoice) -> JsonObject:
             return {"type": "any"}
         case _:
             return {"type": "tool", "name": choice}
+
+
+# --- the schema of an answer -----------------------------------------------------------------
+
+_LEFT_TO_VALIDATION = frozenset(
+    ("exclusiveMaximum", "exclusiveMinimum", "maxItems", "maximum", "minItems", "minimum", "multipleOf", "pattern")
+)
+"""Constraints that the API refuses, always or in some of their forms ("Structured outputs", schema limitations)."""
+
+
+def _output_format(wanted: ResponseSchema) -> JsonObject:
+    """The schema with closed objects and without the constraints that local validation has to check."""
+    schema = strict_parameters(wanted.name, wanted.json_schema)
+    return {"type": "json_schema", "schema": _without_constraints(schema)}
+
+
+def _without_constraints(schema: Any) -> Any:
+    """A strict schema without ``_LEFT_TO_VALIDATION``; names of properties are not taken for keywords."""
+    if isinstance(schema, list):
+        return [_without_constraints(item) for item in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    kept: JsonObject = {}
+    for word, value in cast("JsonObject", schema).items():
+        if word in ("properties", "$defs"):
+            kept[word] = {name: _without_constraints(field) for name, field in value.items()}
+        elif word in ("const", "enum", "required", "type"):
+            kept[word] = value
+        elif word not in _LEFT_TO_VALIDATION:
+            kept[word] = _without_constraints(value)
+    return kept
 
 
 # --- thinking --------------------------------------------------------------------------------

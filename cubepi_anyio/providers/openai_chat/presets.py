@@ -31,6 +31,8 @@ class Quirks:
     """Whether reasoning tokens come on top of ``completion_tokens``, in which OpenAI includes them."""
     document_url: Literal["none", "file", "document_url"] = "none"
     """How a document is sent by its address."""
+    response_schema: bool = True
+    """Whether all current models of the vendor keep to a JSON Schema given as ``response_format``."""
     user_after_tool: bool = True
     """Whether a user may speak directly after a tool's result; if not, the model is given a word between them."""
     call_id_pattern: str = r".{1,40}"
@@ -38,7 +40,7 @@ class Quirks:
     call_id_length: int = 40
 
 
-_COMPATIBLE = Quirks(max_tokens_field="max_tokens", reasoning_takes_temperature=True)
+_COMPATIBLE = Quirks(max_tokens_field="max_tokens", reasoning_takes_temperature=True, response_schema=False)
 _LOCAL = replace(_COMPATIBLE, reasoning_request="template")
 
 

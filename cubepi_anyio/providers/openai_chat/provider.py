@@ -87,6 +87,11 @@ class OpenAIProvider(BaseProvider):
             http_client=http_client, timeouts=timeouts, max_concurrent_requests=max_concurrent_requests
         )
 
+    @property
+    def takes_response_schema(self) -> bool:  # type: ignore[override]
+        """Whether the vendor is known to make its models keep to ``StreamOptions.response_schema``."""
+        return self._quirks.response_schema
+
     async def __aenter__(self) -> Self:
         await self._http.__aenter__()
         return self
@@ -126,6 +131,7 @@ class OpenAIProvider(BaseProvider):
                 reasoning=options.reasoning,
                 max_output_tokens=options.max_output_tokens,
                 temperature=options.temperature,
+                response_schema=options.response_schema,
                 parallel_tool_calls=self._parallel_tool_calls,
                 strict_tools=self._strict_tools,
                 quirks=self._quirks,

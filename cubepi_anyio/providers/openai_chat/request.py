@@ -29,12 +29,12 @@ from ...types.content import (
 )
 from ...types.json import JsonObject
 from ...types.messages import AssistantMessage, Message, ToolResultMessage, text_of
-from ...types.model import Model, ReasoningControl, ToolChoice
+from ...types.model import Model, ReasoningControl, ResponseSchema, ToolChoice
 from ...types.tool import ToolDefinition
 from .presets import Quirks
 from .schema import plain_parameters, strict_parameters
 
-__all__ = ("API", "StrictTools", "build_payload", "convert_messages", "parameters_of")
+__all__ = ("API", "StrictTools", "build_payload", "convert_messages", "parameters_of", "response_format")
 
 API = "openai-chat"
 """The name of the wire format; messages that came over it remember it."""
@@ -57,6 +57,7 @@ def build_payload(
     reasoning: ReasoningControl | None = None,
     max_output_tokens: int | None = None,
     temperature: float | None = None,
+    response_schema: ResponseSchema | None = None,
     parallel_tool_calls: bool | None = None,
     strict_tools: StrictTools = "never",
     quirks: Quirks = _STANDARD_QUIRKS,
@@ -65,7 +66,7 @@ def build_payload(
 
     The most tokens of an answer are said where the call or the model says them; a model that keeps the default of
     ``Model.max_tokens`` is left to the vendor's own limit, because many a served model has less room than that.
-    Raises ``ToolDefinitionError`` for a tool that cannot be sent.
+    Raises ``ToolDefinitionError`` for a tool, or a schema of the answer, that cannot be sent.
     """
     payload: JsonObject = {"model": model.id, "messages": [], "stream": True}
     if system_prompt.strip():
@@ -81,6 +82,8 @@ def build_payload(
             payload["tool_choice"] = _tool_choice(tool_choice)
         if parallel_tool_calls is not None:
             payload["parallel_tool_calls"] = parallel_tool_calls
+    if response_schema is not None:
+        payload["response_format"] = {"type": "json_schema", "json_schema": response_format(response_schema)}
     if max_output_tokens is None and model.max_tokens != Model.model_fields["max_tokens"].default:
         max_output_tokens = model.max_tokens
     if max_output_tokens is not None:
@@ -129,6 +132,14 @@ def parameters_of(tool: ToolDefinition, strict_tools: StrictTools) -> tuple[Json
             if strict_tools == "always":
                 raise
     return plain_parameters(tool.name, tool.parameters), False
+
+
+def response_format(wanted: ResponseSchema) -> JsonObject:
+    """Name, schema and strictness of an answer: strict where its schema allows that, which is what makes it hold."""
+    as_tool = ToolDefinition(name=wanted.name, parameters=wanted.json_schema)
+    schema, strict = parameters_of(as_tool, "possible")
+    described = {"description": wanted.description} if wanted.description else {}
+    return {"name": wanted.name, **described, "schema": schema, "strict": strict}
 
 
 def _tool(tool: ToolDefinition, strict_tools: StrictTools) -> JsonObject:

@@ -51,6 +51,7 @@ class OpenAIResponsesProvider(BaseProvider):
     """
 
     api = API
+    takes_response_schema = True
 
     def __init__(
         self,
@@ -128,6 +129,7 @@ class OpenAIResponsesProvider(BaseProvider):
             reasoning=options.reasoning,
             max_output_tokens=options.max_output_tokens,
             temperature=options.temperature,
+            response_schema=options.response_schema,
             parallel_tool_calls=self._parallel_tool_calls,
             strict_tools=self._strict_tools,
             store=self._store,

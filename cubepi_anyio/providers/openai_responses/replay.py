@@ -28,6 +28,7 @@ from ...types.content import (
 )
 from ...types.json import JsonObject
 from ...types.messages import AssistantMessage, Message, ToolResultMessage
+from ...types.model import Model
 
 __all__ = ("API", "input_items")
 
@@ -40,13 +41,15 @@ _MAX_CALL_ID_CHARACTERS = 64
 _ABSENT = {False: "(no output)", True: "the tool failed and gave no reason"}
 
 
-def input_items(messages: Sequence[Message], *, provider_id: str = "", stored: bool = False) -> list[JsonObject]:
+def input_items(
+    messages: Sequence[Message], model: Model, *, reasons: bool = False, stored: bool = False
+) -> list[JsonObject]:
     """Convert a transcript; messages that would be empty vanish.
 
-    ``provider_id`` says who is asked. ``stored`` says that the vendor keeps its answers, so that it knows reasoning by
-    the id alone.
+    ``model`` is who is asked, and ``reasons`` says whether it can: a model that cannot refuses reasoning, even of its
+    own vendor's. ``stored`` says that the vendor keeps its answers, so that it knows reasoning by the id alone.
     """
-    return _Conversion(messages, provider_id, stored).run()
+    return _Conversion(messages, model, reasons, stored).run()
 
 
 @dataclass(slots=True)
@@ -62,11 +65,13 @@ class _Entry:
 @dataclass(slots=True)
 class _Conversion:
     messages: Sequence[Message]
-    provider_id: str
+    model: Model
+    reasons: bool
     stored: bool
     call_ids: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     """For the id of a call, how the last call of that id was sent: its id there, and the type of its result."""
-    taken_ids: set[str] = field(default_factory=set[str])
+    uses: dict[str, int] = field(default_factory=dict[str, int])
+    """How often each id was used; those that were made unique are among them."""
 
     def run(self) -> list[JsonObject]:
         items: list[JsonObject] = []
@@ -90,7 +95,8 @@ class _Conversion:
     # --- what the model said ---
 
     def _entries(self, message: AssistantMessage, position: int) -> list[_Entry]:
-        own = message.api == API and message.provider_id == self.provider_id
+        own = message.api == API and message.provider_id == self.model.provider
+        reasons = self.reasons or message.model_id == self.model.id
         answered = _answered_after(self.messages, position) if message.stop_reason in _BROKEN else None
         entries: list[_Entry] = []
         for place, block in enumerate(message.content):
@@ -98,7 +104,7 @@ class _Conversion:
                 case TextContent() if block.text.strip():
                     _add_text(entries, block, own=own)
                 case ThinkingContent() if own:
-                    entries.append(self._reasoning(block))
+                    entries.append(self._reasoning(block, reasons=reasons))
                 case ToolCall() if answered is None or block.id in answered:
                     entries.append(self._call(block, own=own))
                 case ToolCall():
@@ -110,12 +116,14 @@ class _Conversion:
                     pass
         return entries
 
-    def _reasoning(self, block: ThinkingContent) -> _Entry:
+    def _reasoning(self, block: ThinkingContent, *, reasons: bool) -> _Entry:
         item = _without_nulls(_vendor_item(block))
+        if not item.get("content"):
+            item.pop("content", None)  # an empty summary has to be there, and this one need not
         if block.signature:
             item["encrypted_content"] = block.signature
         known = bool(block.signature) or (self.stored and bool(item.get("id")))
-        return _Entry({"type": "reasoning", "summary": [], **item}, "reasoning", whole=known)
+        return _Entry({"type": "reasoning", "summary": [], **item}, "reasoning", whole=known and reasons)
 
     def _call(self, call: ToolCall, *, own: bool) -> _Entry:
         extra = _vendor_item(call) if own else {}
@@ -132,11 +140,11 @@ class _Conversion:
     def _call_id(self, call: ToolCall, *, own: bool) -> str:
         """The id under which a call is sent. Some vendors count their calls anew in each answer."""
         given = call.id if own else _short(call.id)
-        call_id, count = given, 1
-        while call_id in self.taken_ids:
-            count += 1
-            call_id = _short(f"{given}_{count}")
-        self.taken_ids.add(call_id)
+        call_id = given
+        while call_id in self.uses:
+            self.uses[given] += 1
+            call_id = _short(f"{given}_{self.uses[given]}")
+        self.uses[call_id] = 1
         return call_id
 
 

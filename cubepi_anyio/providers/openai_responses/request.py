@@ -11,10 +11,10 @@ from typing import Literal
 
 from ...types.json import JsonObject
 from ...types.messages import Message
-from ...types.model import Model, ReasoningControl, ToolChoice
+from ...types.model import Model, ReasoningControl, ResponseSchema, ToolChoice
 from ...types.tool import ToolDefinition
 from ..openai_chat.request import StrictTools as StrictTools
-from ..openai_chat.request import parameters_of
+from ..openai_chat.request import parameters_of, response_format
 from .replay import API as API
 from .replay import input_items
 
@@ -36,6 +36,7 @@ def build_payload(
     reasoning: ReasoningControl | None = None,
     max_output_tokens: int | None = None,
     temperature: float | None = None,
+    response_schema: ResponseSchema | None = None,
     parallel_tool_calls: bool | None = None,
     strict_tools: StrictTools = "never",
     store: bool = False,
@@ -48,7 +49,8 @@ def build_payload(
     ``ToolDefinitionError`` for a tool that cannot be sent.
     """
     payload: JsonObject = {"model": model.id, "stream": True, "store": store}
-    items = input_items(messages, provider_id=model.provider, stored=store)
+    reasons = model.reasoning or _thinks(model, reasoning)
+    items = input_items(messages, model, reasons=reasons, stored=store)
     if system_prompt.strip() and system_prompt_place == "instructions":
         payload["instructions"] = system_prompt
     elif system_prompt.strip():
@@ -60,6 +62,8 @@ def build_payload(
             payload["tool_choice"] = _tool_choice(tool_choice)
         if parallel_tool_calls is not None:
             payload["parallel_tool_calls"] = parallel_tool_calls
+    if response_schema is not None:
+        payload["text"] = {"format": {"type": "json_schema", **response_format(response_schema)}}
     if max_output_tokens is None and model.max_tokens != Model.model_fields["max_tokens"].default:
         max_output_tokens = model.max_tokens
     if max_output_tokens is not None:
@@ -68,7 +72,7 @@ def build_payload(
     temperature = temperature if temperature is not None else model.temperature
     if temperature is not None and not _thinks(model, reasoning):
         payload["temperature"] = temperature  # models that reason refuse one
-    if not store and (model.reasoning or _thinks(model, reasoning)):
+    if reasons and not store:
         payload["include"] = [_ENCRYPTED_REASONING]
     return payload
 

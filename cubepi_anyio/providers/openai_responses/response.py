@@ -199,6 +199,7 @@ class ResponsesReader:
             raise _failure(response)
         if status not in ("completed", "incomplete"):
             raise IncompleteStream(f"the vendor broke the answer off (status {status!r}); ask again")
+        self._take_created(data)
         details: JsonObject = response.get("incomplete_details") or {}
         self._take_rest(response.get("output") or [])
         self._draft.done(self._stop_reason(status, details.get("reason")), usage=self._usage)

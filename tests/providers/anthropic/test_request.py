@@ -379,7 +379,7 @@ def test_nothing_that_was_given_is_changed() -> None:
 # --- recordings ------------------------------------------------------------------------------
 
 
-def _sequences() -> dict[str, list[Recording]]:
+def recorded_sequences() -> dict[str, list[Recording]]:
     groups: dict[str, list[Recording]] = {}
     for recording in recordings("anthropic-messages"):
         if recording.get("sequence"):
@@ -387,13 +387,13 @@ def _sequences() -> dict[str, list[Recording]]:
     return {name: sorted(group, key=lambda each: each["sequence"]["index"]) for name, group in groups.items()}
 
 
-def _normal(value: Any) -> Any:
+def normal(value: Any) -> Any:
     """Undo what differs between clients and means the same: nulls, texts as strings, marks, blanks, false flags."""
     if isinstance(value, list):
-        return [_normal(item) for item in value if not (isinstance(item, dict) and item.get("text", "x").isspace())]
+        return [normal(item) for item in value if not (isinstance(item, dict) and item.get("text", "x").isspace())]
     if not isinstance(value, dict):
         return value
-    kept = {key: _normal(item) for key, item in value.items() if item is not None and key != "cache_control"}
+    kept = {key: normal(item) for key, item in value.items() if item is not None and key != "cache_control"}
     if isinstance(kept.get("content"), str):
         kept["content"] = [{"type": "text", "text": kept["content"]}]
     if kept.get("is_error") is False:
@@ -404,7 +404,7 @@ def _normal(value: Any) -> Any:
 def _results(turn: dict[str, Any]) -> list[Message]:
     """Our messages for the tool results of a recorded turn."""
     messages: list[Message] = []
-    for block in _normal(turn)["content"]:
+    for block in normal(turn)["content"]:
         if block["type"] == "tool_result":
             content: list[Content] = [TextContent(text=part["text"]) for part in block.get("content", [])]
             failed = block.get("is_error", False)
@@ -418,7 +418,7 @@ def _results(turn: dict[str, Any]) -> list[Message]:
 
 @pytest.mark.needs_shared
 def test_a_recorded_conversation_is_sent_back_as_its_own_client_did() -> None:
-    sequences = _sequences()
+    sequences = recorded_sequences()
     if not sequences:
         pytest.skip(MISSING)
     compared = 0
@@ -427,8 +427,8 @@ def test_a_recorded_conversation_is_sent_back_as_its_own_client_did() -> None:
         for before, after in pairwise(group):
             answer = read(body_of(before), whole=not before["response"]["stream"]).message
             transcript.append(answer.model_copy(update={"provider_id": "anthropic"}))
-            wanted = _normal(after["request"]["json"]["messages"])
+            wanted = normal(after["request"]["json"]["messages"])
             transcript += _results(wanted[-1])
-            assert _normal(sent(*transcript)) == wanted, after["id"]
+            assert normal(sent(*transcript)) == wanted, after["id"]
             compared += 1
     assert compared >= 6

@@ -150,7 +150,7 @@ def check_against(
     if name in ENCRYPTED_ANEW:
         expected["redacted"] = encrypted_when_done(recording)
     thinking = [block for block in message.content if isinstance(block, ThinkingContent)]
-    refused = [block.text for block in message.content if _is_refusal(block)]
+    refused = [block.text for block in message.content if isinstance(block, TextContent) and is_refusal(block)]
     assert message.text == (expected["text"] or "") + (expected["refusal"] or ""), name
     assert "".join(refused) == expected["refusal"], name
     assert "".join(block.thinking for block in thinking) == (expected["thinking"] or ""), name
@@ -183,8 +183,8 @@ def wire_usage(counted: dict[str, int | None]) -> Usage:
     )
 
 
-def _is_refusal(block: Any) -> bool:
-    return isinstance(block, TextContent) and bool((block.vendor or {}).get("refusal"))
+def is_refusal(block: TextContent) -> bool:
+    return bool((block.vendor or {}).get("refusal"))
 
 
 def _wire_type(block: Any) -> str:

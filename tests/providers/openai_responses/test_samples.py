@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cubepi_anyio.errors import MalformedResponse
+from cubepi_anyio.errors import MalformedResponse, ProviderError
 from cubepi_anyio.types import ThinkingContent, Usage
 
 from .reading import Answer, read
@@ -56,3 +58,33 @@ def test_a_sample_that_stops_early_is_never_taken_for_a_whole_one(sample: Path) 
             answer.message.text
             == json.loads(sample.with_suffix(".json").read_text("utf-8"))["text"][: len(answer.message.text)]
         )
+
+
+def _orders(events: list[bytes]) -> Iterator[list[bytes]]:
+    """The events with one of them lost, sent twice, or changed with its neighbour."""
+    for at in range(len(events)):
+        yield [*events[:at], *events[at + 1 :]]
+        yield [*events[:at], events[at], *events[at:]]
+        yield [*events[:at], *events[at : at + 2][::-1], *events[at + 2 :]]
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.stem)
+def test_events_lost_repeated_or_out_of_order_are_an_answer_or_a_typed_error(sample: Path) -> None:
+    events = [each + b"\n\n" for each in sample.read_bytes().split(b"\n\n") if each]
+    for order in _orders(events):
+        answer = read(*order)
+        ended = "done" in answer.types
+        assert ended or isinstance(answer.error, ProviderError)
+        assert ended == (answer.error is None)
+        assert not ended or any(b"response.completed" in each or b"response.incomplete" in each for each in order)
+        assert all(call.id and call.name for call in answer.message.tool_calls)
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.stem)
+@pytest.mark.parametrize("value", [b"null", b"[]", b"{}", b'"x"', b"7", b"[7]"])
+def test_a_value_of_another_kind_anywhere_is_an_answer_or_a_typed_error(sample: Path, value: bytes) -> None:
+    wire = sample.read_bytes()
+    for found in re.finditer(rb'(?<=":)("(?:[^"\\]|\\.)*"|\[\]|\{\}|[0-9]+)(?=[,}])', wire):
+        answer = read(wire[: found.start()] + value + wire[found.end() :])
+        assert ("done" in answer.types) == (answer.error is None)
+        assert answer.error is None or isinstance(answer.error, ProviderError)

@@ -1,0 +1,138 @@
+"""PostgreSQL and MySQL: tables are made when asked for, and what is wrong with a server is said."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from cubepi_anyio.checkpointers.mysql import MySQLCheckpointer
+from cubepi_anyio.checkpointers.postgres import PostgresCheckpointer
+from cubepi_anyio.checkpointers.sql import schema
+from cubepi_anyio.errors import StoreSchemaError, StoreUnavailable, UsageError
+from tests.checkpointers.databases import Database, database, fresh, ids, says
+from tests.support.servers import shared_mariadb, shared_postgres
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=["postgres", "mysql"])
+def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """Makes stores in a database without our tables."""
+    name = fresh().replace("-", "_")
+    database(request.param, request, tmp_path).execute(
+        f"create {'schema' if request.param == 'postgres' else 'database'} {name}"
+    )
+    if request.param == "postgres":
+        conninfo = shared_postgres(request)
+        return lambda: PostgresCheckpointer(f"{conninfo} options='-c search_path={name}'")
+    address = shared_mariadb(request)
+    return lambda: MySQLCheckpointer(**{**address, "database": name})
+
+
+async def test_opening_makes_no_tables_and_says_how_they_are_made(empty: Any) -> None:
+    with pytest.raises(StoreSchemaError, match=r"no tables.*create_tables\(\)"):
+        async with empty():
+            pass
+    await empty().create_tables()
+    async with empty() as store:
+        await store.append("t", [says("a")])
+        assert await ids(store, "t") == ["a"]
+
+
+async def test_making_tables_at_once_and_again_changes_nothing(empty: Any) -> None:
+    async with anyio.create_task_group() as tasks:
+        for _ in range(4):
+            tasks.start_soon(empty().create_tables)
+    async with empty() as store:
+        await store.append("t", [says("a")])
+    await empty().create_tables()
+    async with empty() as store:
+        assert await ids(store, "t") == ["a"]
+
+
+async def test_tables_of_another_release_are_told_apart(empty: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    await empty().create_tables()
+    store = empty()
+    files = (
+        *schema.migration_files(store._dialect.name),
+        ("0002_more.sql", "alter table cubepi_runs add column more text;\n"),
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "migration_files", lambda dialect: files)
+        with pytest.raises(StoreSchemaError, match=r"version 1, and version 2 is needed.*create_tables\(\)"):
+            async with empty():
+                pass
+        await empty().create_tables()
+        async with empty() as newer:
+            await newer.append("t", [says("a")])
+    for attempt in (empty().__aenter__, empty().create_tables):
+        with pytest.raises(StoreSchemaError, match=r"version 2.*newer release"):
+            await attempt()
+
+
+async def test_a_table_that_somebody_dropped_is_a_schema_error(empty: Any) -> None:
+    await empty().create_tables()
+    async with empty() as store:
+        await store._connections.run(lambda tx: tx.run("drop table cubepi_messages"))
+        with pytest.raises(StoreSchemaError, match="create_tables"):
+            await store.append("t", [says("a")])
+
+
+async def test_a_database_that_may_not_be_written_to_can_be_read(request: pytest.FixtureRequest) -> None:
+    conninfo, thread = shared_postgres(request), fresh()
+    async with PostgresCheckpointer(conninfo) as store:
+        await store.append(thread, [says("a")])
+    async with PostgresCheckpointer(f"{conninfo} options='-c default_transaction_read_only=on'") as store:
+        with pytest.raises(StoreUnavailable, match="may not be written to"):
+            await store.append(thread, [says("b")])
+        assert await ids(store, thread) == ["a"]
+
+
+async def test_a_user_without_rights_is_told_which_are_needed(request: pytest.FixtureRequest) -> None:
+    address = shared_mariadb(request)
+    admin: Database = database("mysql", request, Path())
+    name = fresh().replace("-", "_")[-20:]
+    admin.execute(f"create user {name} identified by 'hunter2'")
+    admin.execute(f"grant select on cubepi.* to {name}")
+    async with MySQLCheckpointer(**{**address, "user": name, "password": "hunter2"}) as store:
+        with pytest.raises(StoreUnavailable, match="grant it select, insert"):
+            await store.append(fresh(), [says("a")])
+    wrong = MySQLCheckpointer(**{**address, "user": name, "password": "swordfish"})
+    with pytest.raises(StoreUnavailable, match="refuses the user or the password") as caught:
+        await wrong.__aenter__()
+    assert "swordfish" not in str(caught.value) + repr(caught.value) + repr(wrong)
+
+
+# The driver leaves its socket to the garbage collector when nobody answers.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+async def test_a_server_that_is_not_there_is_unavailable() -> None:
+    stores = [
+        PostgresCheckpointer("host=/nowhere user=u dbname=d password=hunter2"),
+        PostgresCheckpointer("host=127.0.0.1 port=1 user=u dbname=d password=hunter2"),
+        MySQLCheckpointer("d", unix_socket="/nowhere", user="u", password="hunter2"),
+        MySQLCheckpointer("d", port=1, user="u", password="hunter2"),
+    ]
+    for store in stores:
+        with pytest.raises(StoreUnavailable, match="cannot connect") as caught:
+            await store.__aenter__()
+        assert "hunter2" not in str(caught.value) + repr(store) + repr(caught.value.__cause__)
+    for store in (stores[0], stores[2]):
+        with pytest.raises(StoreUnavailable, match="could not be made"):
+            await store.create_tables()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("driver", "make", "extra"),
+    [
+        ("psycopg", lambda: PostgresCheckpointer("dbname=d"), "postgres"),
+        ("pymysql", lambda: MySQLCheckpointer("d"), "mysql"),
+    ],
+)
+def test_a_missing_driver_names_the_extra(driver: str, make: Any, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, driver, None)
+    with pytest.raises(UsageError, match=rf"cubepi-anyio\[{extra}\]"):
+        make()
