@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import anyio
@@ -119,29 +120,66 @@ def _without_cut_calls(answer: AssistantMessage) -> AssistantMessage:
 
 async def _relay(run: Run, stream: MessageStream, asked_at: float) -> None:
     """Read the stream to its terminal event, announcing each; stop when it is silent for too long."""
-    outbox = run.outbox
-    limit, bound = "first_token_timeout", run.config.limits.first_token_timeout
-    seconds = bound
+    silence = _Silence(run, asked_at)
     while True:
-        # Only a wait has a deadline: setting one costs more than taking an event that is there.
-        if seconds is None or stream.is_readable:
-            event = await anext(stream)
-        else:
-            event = None
-            with anyio.move_on_after(seconds):
-                event = await anext(stream)
-            if event is None:
-                run.reach_limit(limit, bound or 0)
+        with anyio.CancelScope(deadline=silence.deadline) as scope:
+            if await _read_on(run, stream, silence, scope):
                 return
-        if event.is_terminal:
+        if not scope.cancelled_caught:
+            await run.outbox.flush()
+        elif silence.is_too_long():
             return
-        if limit != "idle_timeout":
-            if event.type != "start":
-                limit, bound = "idle_timeout", run.config.limits.idle_timeout
-                run.phase, seconds = "streaming", bound
-            elif bound is not None:
-                # The head of an answer is no token: the time goes on from when the model was asked.
-                seconds = max(asked_at + bound - anyio.current_time(), 0)
+
+
+async def _read_on(run: Run, stream: MessageStream, silence: _Silence, scope: anyio.CancelScope) -> bool:
+    """Read until the terminal event (true), or until listeners have to be waited for, which is no silence (false)."""
+    outbox = run.outbox
+    while True:
+        if silence.counts_waits and not stream.is_readable:
+            silence.since = anyio.current_time()
+        event = await anext(stream)
+        if event.is_terminal:
+            return True
+        if not silence.counts_waits and event.type != "start":
+            silence.a_token_came()
+            scope.deadline = silence.deadline
         run.relay(event)
         if outbox.waiting:
-            await outbox.flush()
+            return False
+
+
+class _Silence:
+    """How long the model may say nothing: first until its first token, then between two events.
+
+    A scope with the deadline stands around the reading of many events. It is set anew only when it has run out and
+    there was something in the meantime, because setting it for each wait costs more than the wait.
+    """
+
+    __slots__ = ("_bound", "_limit", "_run", "counts_waits", "since")
+
+    def __init__(self, run: Run, asked_at: float) -> None:
+        self._run = run
+        self._limit = "first_token_timeout"
+        self._bound = run.config.limits.first_token_timeout
+        self.since = asked_at
+        self.counts_waits = False
+        """Whether a wait begins a new silence. The head of an answer is no token, so at first none does."""
+
+    @property
+    def deadline(self) -> float:
+        """When the silence is too long, by the event loop's clock."""
+        return math.inf if self._bound is None else self.since + self._bound
+
+    def a_token_came(self) -> None:
+        """From now on every event ends a silence."""
+        self._limit, self._bound = "idle_timeout", self._run.config.limits.idle_timeout
+        self.counts_waits = True
+        self.since = anyio.current_time()
+        self._run.phase = "streaming"
+
+    def is_too_long(self) -> bool:
+        """Whether the time is over; the limit is noted then."""
+        if anyio.current_time() < self.deadline:
+            return False
+        self._run.reach_limit(self._limit, self._bound or 0)
+        return True

@@ -36,20 +36,16 @@ class MessageStore(Protocol):
 
 
 class _Subscription:
-    __slots__ = ("is_async", "listener", "wants_signal")
+    __slots__ = ("call", "is_async")
 
     def __init__(self, listener: Listener) -> None:
-        self.listener = listener
-        self.wants_signal = _wants_signal(listener)
+        self.call: Callable[[AgentEvent, AbortSignal], Any] = (
+            listener if _wants_signal(listener) else lambda event, signal: listener(event)
+        )
+        """Hands an event on; what the listener returns may have to be awaited."""
         self.is_async = inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(
             getattr(listener, "__call__", None)  # noqa: B004 - asks for a coroutine function, not for callability
         )
-
-    def call(self, event: AgentEvent, signal: AbortSignal) -> Any:
-        """Hand an event on; what the listener returns may have to be awaited."""
-        if self.wants_signal:
-            return self.listener(event, signal)
-        return self.listener(event)
 
 
 def _wants_signal(listener: Listener) -> bool:
@@ -138,22 +134,44 @@ class Outbox:
         self._events.extend(events)
         if self.is_slow:
             self.waiting = True
-            return
-        with self._breaking():
+        else:
             self._announce_now()
+
+    def say_one(self, event: AgentEvent) -> None:
+        """``say`` for what comes with every delta: an event that can be handed on at once is never queued."""
+        if self.is_slow:
+            self._events.append(event)
+            self.waiting = True
+            return
+        to_hear = iter(self._listeners.subscriptions)
+        try:
+            for subscription in to_hear:
+                outcome = subscription.call(event, self._signal)
+                if outcome is not None:
+                    self._await_later(outcome, subscription)
+        except (Exception, KeyboardInterrupt, SystemExit):
+            self._events.append(event)
+            self._to_hear = to_hear
+            self.waiting = self._is_broken = True
+            raise
 
     def _announce_now(self) -> None:
         """Hand events on to plain functions, until one gives something to await, which is left to ``flush``."""
         self.waiting = True  # until all is through: a listener may raise
-        while self._events and not self._awaiting:
-            for subscription in self._listening():
-                outcome = subscription.call(self._events[0], self._signal)
-                if outcome is not None and inspect.isawaitable(outcome):
-                    self._awaiting.append(outcome)
-                    if inspect.iscoroutine(outcome):
-                        self._listeners.found_async(subscription)
-            self._next_event()
+        with self._breaking():
+            while self._events and not self._awaiting:
+                for subscription in self._listening():
+                    self._await_later(subscription.call(self._events[0], self._signal), subscription)
+                self._next_event()
         self.waiting = bool(self._events or self._awaiting)
+
+    def _await_later(self, outcome: Any, subscription: _Subscription) -> None:
+        """Leave what a plain function returned to ``flush``, if it is something to wait for."""
+        if inspect.isawaitable(outcome):
+            self._awaiting.append(outcome)
+            self.waiting = True
+            if inspect.iscoroutine(outcome):
+                self._listeners.found_async(subscription)
 
     def _listening(self) -> Iterator[_Subscription]:
         """Who is still to hear the first event. Whoever raised or was interrupted has heard it, the others go on."""

@@ -264,7 +264,7 @@ class Run:
         if not self._answer_started:
             self._start_answer(event.partial)
         if event.type != "start":
-            self.outbox.say(MessageUpdateEvent(event))
+            self.outbox.say_one(MessageUpdateEvent(event))
 
     def _start_answer(self, message: AssistantMessage | None) -> None:
         self._answer_started = True

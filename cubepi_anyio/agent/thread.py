@@ -80,7 +80,7 @@ class StoredThread:
         await self._close_questions({m.tool_call_id for m in messages if isinstance(m, ToolResultMessage)})
 
     async def _close_questions(self, tool_call_ids: set[str]) -> None:
-        """Calls that have their result ask nothing any more, also if they were cancelled before their answer was used."""
+        """Calls with a result ask nothing any more, also if they were cancelled before their answer was used."""
         for tool_call_id in tool_call_ids:
             self._in_use.pop(tool_call_id, None)
         over = [key for key, stored in self.requests.items() if stored.request.tool_call_id in tool_call_ids]

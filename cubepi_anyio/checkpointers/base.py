@@ -87,9 +87,9 @@ class Checkpointer(Protocol):
     async def append(self, thread_id: str, messages: Sequence[Message], *, claim: RunClaim | None = None) -> None:
         """Store ``messages`` in order, making the thread if there is none. Those whose id is stored are passed over.
 
-        O(new messages), one transaction. With a ``claim``: raises ``ClaimLost`` and stores nothing if somebody has taken
-        it over or it was given back; a lease that ran out is no reason by itself. Without: raises ``ThreadBusy`` and
-        stores nothing while somebody's claim lasts. Raises ``UsageError`` for a message without an id.
+        O(new messages), one transaction. With a ``claim``: raises ``ClaimLost`` and stores nothing if somebody has
+        taken it over or it was given back; a lease that ran out is no reason by itself. Without: raises ``ThreadBusy``
+        and stores nothing while somebody's claim lasts. Raises ``UsageError`` for a message without an id.
         """
         ...
 

@@ -150,7 +150,9 @@ class AgentTool:
             schema = parameters_schema(self.parameters)
         except SchemaProblem as problem:
             raise ToolDefinitionError(self.name, str(problem)) from problem
-        self.definition = ToolDefinition(name=self.name, description=self.description, parameters=schema)
+        self.definition = ToolDefinition(
+            name=self.name, description=self.description, parameters=schema, strict=self.strict
+        )
         self._validate = validator_for(self.parameters, schema)
 
     def validate(self, arguments: JsonObject) -> BaseModel | dict[str, Any]:

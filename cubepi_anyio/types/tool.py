@@ -17,3 +17,5 @@ class ToolDefinition(BaseModel):
     name: str
     description: str = ""
     parameters: JsonObject = Field(default_factory=dict)
+    strict: bool | None = None
+    """Whether the vendor must hold the model to the schema; ``None`` leaves it to the provider. Not every vendor can."""

@@ -86,7 +86,7 @@ async def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
 async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     path = tmp_path / "threads.db"
     path.write_bytes(b"these are not the pages of a database" * 100)
-    with pytest.raises(StoreCorrupt, match="not a database.*restore it") as caught:
+    with pytest.raises(StoreCorrupt, match=r"not a database.*restore it") as caught:
         async with SQLiteCheckpointer(path):
             pass
     assert (caught.value.thread_id, caught.value.row) == ("", f"the file {str(path)!r}")
@@ -157,7 +157,7 @@ async def test_a_damaged_file_is_told_from_a_bad_row(tmp_path: Path) -> None:
         file.seek(4096 * 12)
         file.write(b"\xff" * 4096 * 60)
     async with SQLiteCheckpointer(path) as store:
-        with pytest.raises(StoreCorrupt, match="malformed.*restore it"):
+        with pytest.raises(StoreCorrupt, match=r"malformed.*restore it"):
             await store.load("t")
         assert await store.load("other") is None
 
@@ -167,7 +167,7 @@ async def test_a_full_disk_is_an_error_and_the_store_goes_on(tmp_path: Path) -> 
         await store.append("t", [says("a")])
         pages = raw(store).execute("pragma page_count").fetchone()[0]
         raw(store).execute(f"pragma max_page_count = {pages + 2}")
-        with pytest.raises(StoreUnavailable, match="no room left.*nothing was written"):
+        with pytest.raises(StoreUnavailable, match=r"no room left.*nothing was written"):
             await store.append("t", [says("b"), says("c", "x" * 100_000)])
         assert await ids(store, "t") == ["a"]
         raw(store).execute("pragma max_page_count = 100000")

@@ -147,7 +147,6 @@ async def test_a_policy_that_decides_nothing_is_a_bug_that_is_raised() -> None:
 
 async def test_only_the_call_that_is_asked_about_waits() -> None:
     channel = MemoryChannel()
-    ran: list[str] = []
     made = bench(
         calling("gated", "free", "gated"),
         "done",
@@ -167,8 +166,7 @@ async def test_only_the_call_that_is_asked_about_waits() -> None:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(answer)
-        result = await made.agent.prompt("go")
-    assert (result.outcome, ran) == ("completed", [])
+        assert (await made.agent.prompt("go")).outcome == "completed"
     assert made.texts == ["The user refused this call: no", "free", "gated"]
     await assert_well_ended(made)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -11,6 +12,7 @@ import pytest
 
 from cubepi_anyio import Agent, AgentTool, FauxProvider, Message, faux_assistant_message, faux_tool_call
 from cubepi_anyio.checkpointers import Checkpointer, MemoryCheckpointer
+from cubepi_anyio.checkpointers.sqlite import SQLiteCheckpointer
 from cubepi_anyio.errors import (
     AlreadyAnswered,
     InvalidAnswer,
@@ -33,7 +35,7 @@ NO = ApproveAnswer(decision="deny", reason="better not")
 class World:
     """What outlives a process: the store, and what the tools did."""
 
-    store: Checkpointer = field(default_factory=MemoryCheckpointer)
+    store: Checkpointer
     ran: Counter[str] = field(default_factory=Counter[str])
 
     def process(self, *responses: Any, **options: Any) -> Process:
@@ -52,6 +54,12 @@ class World:
         record = await self.store.load("t")
         assert record is not None
         return record.messages
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    """Nothing in the store, and nothing done yet."""
+    return World(MemoryCheckpointer() if request.param == "memory" else SQLiteCheckpointer(tmp_path / "threads.db"))
 
 
 class Process:
@@ -84,8 +92,7 @@ def by_call(requests: list[PersonRequest]) -> dict[str, str]:
     return {request.tool_call_id: request.id for request in requests}
 
 
-async def test_a_batch_of_two_gated_calls_and_a_free_one_goes_on_through_restarts() -> None:
-    world = World()
+async def test_a_batch_of_two_gated_calls_and_a_free_one_goes_on_through_restarts(world: World) -> None:
     first = world.process(batch("gated", "gated", "free"))
     result = await first.agent.prompt("go")
     assert result.outcome == "suspended"
@@ -113,8 +120,7 @@ async def test_a_batch_of_two_gated_calls_and_a_free_one_goes_on_through_restart
     assert world.ran.total() == 3
 
 
-async def test_the_same_agent_goes_on_without_a_restart() -> None:
-    world = World()
+async def test_the_same_agent_goes_on_without_a_restart(world: World) -> None:
     only = world.process(batch("free", "gated"), batch("gated"), "done")
     ids = by_call((await only.agent.prompt("go")).requests)
     assert [request.id for request in only.agent.pending_requests] == list(ids.values())
@@ -128,8 +134,7 @@ async def test_the_same_agent_goes_on_without_a_restart() -> None:
     assert only.agent.pending_requests == []
 
 
-async def test_a_call_id_that_is_used_again_is_asked_about_again() -> None:
-    world = World()
+async def test_a_call_id_that_is_used_again_is_asked_about_again(world: World) -> None:
     only = world.process(batch("gated"), batch("gated"), batch("gated"), "done")
     seen: list[str] = []
     result = await only.agent.prompt("go")
@@ -144,8 +149,7 @@ async def test_a_call_id_that_is_used_again_is_asked_about_again() -> None:
         await world.process().agent.respond(seen[0], YES)
 
 
-async def test_a_call_that_was_refused_has_a_result_that_says_so() -> None:
-    world = World()
+async def test_a_call_that_was_refused_has_a_result_that_says_so(world: World) -> None:
     ids = by_call((await world.process(batch("free", "gated")).agent.prompt("go")).requests)
     second = world.process("I see")
     result = await second.agent.respond(ids["c2"], NO)
@@ -154,16 +158,14 @@ async def test_a_call_that_was_refused_has_a_result_that_says_so() -> None:
     assert world.ran == {"free w1": 1}
 
 
-async def test_a_call_runs_with_the_arguments_a_person_gave_it() -> None:
-    world = World()
+async def test_a_call_runs_with_the_arguments_a_person_gave_it(world: World) -> None:
     ids = by_call((await world.process(batch("gated")).agent.prompt("go")).requests)
     edited = ApproveAnswer(decision="edit", edited_args={"word": "other"})
     assert (await world.process("done").agent.respond(ids["c1"], edited)).outcome == "completed"
     assert world.ran == {"gated other": 1}
 
 
-async def test_a_model_asks_a_person_and_the_process_leaves() -> None:
-    world = World()
+async def test_a_model_asks_a_person_and_the_process_leaves(world: World) -> None:
     call = faux_tool_call("ask_user", {"questions": [{"prompt": "Which?", "options": ["A", "B"]}]}, id="c1")
     result = await world.process(faux_assistant_message([call])).agent.prompt("go")
     assert result.outcome == "suspended"
@@ -173,8 +175,7 @@ async def test_a_model_asks_a_person_and_the_process_leaves() -> None:
     assert second.texts == ["Which?\nB"]
 
 
-async def test_a_call_that_is_approved_and_then_asks_needs_both_answers() -> None:
-    world = World()
+async def test_a_call_that_is_approved_and_then_asks_needs_both_answers(world: World) -> None:
     call = faux_tool_call("ask_user", {"questions": [{"prompt": "Which?"}]}, id="c1")
     gated = {"gated": "ask_user"}
     result = await world.process(faux_assistant_message([call]), **gated).agent.prompt("go")
@@ -187,8 +188,7 @@ async def test_a_call_that_is_approved_and_then_asks_needs_both_answers() -> Non
     assert last.texts == ["Which?\nthis"]
 
 
-async def test_a_question_that_is_not_there_is_an_error_and_changes_nothing() -> None:
-    world = World()
+async def test_a_question_that_is_not_there_is_an_error_and_changes_nothing(world: World) -> None:
     ids = by_call((await world.process(batch("gated")).agent.prompt("go")).requests)
     with pytest.raises(UnknownRequest):
         await world.process().agent.respond("nobody", YES)
@@ -200,8 +200,7 @@ async def test_a_question_that_is_not_there_is_an_error_and_changes_nothing() ->
     assert world.ran == {"gated w1": 1}
 
 
-async def test_a_suspended_thread_takes_no_new_prompt() -> None:
-    world = World()
+async def test_a_suspended_thread_takes_no_new_prompt(world: World) -> None:
     ids = by_call((await world.process(batch("gated")).agent.prompt("go")).requests)
     with pytest.raises(RequestsPending) as caught:
         await world.process("never").agent.prompt("and now?")
@@ -209,8 +208,7 @@ async def test_a_suspended_thread_takes_no_new_prompt() -> None:
     assert (await world.process("done").agent.respond(ids["c1"], YES)).text == "done"
 
 
-async def test_questions_can_be_given_up() -> None:
-    world = World()
+async def test_questions_can_be_given_up(world: World) -> None:
     ids = by_call((await world.process(batch("gated", "free")).agent.prompt("go")).requests)
     second = world.process("fine")
     await second.agent.withdraw_requests("changed my mind")
@@ -226,8 +224,7 @@ async def test_questions_can_be_given_up() -> None:
     assert world.ran == {"free w2": 1}
 
 
-async def test_a_model_that_fails_after_the_call_does_not_run_it_again() -> None:
-    world = World()
+async def test_a_model_that_fails_after_the_call_does_not_run_it_again(world: World) -> None:
     ids = by_call((await world.process(batch("gated")).agent.prompt("go")).requests)
     broken = world.process(faux_assistant_message("", stop_reason="error", error_message="500"))
     assert (await broken.agent.respond(ids["c1"], YES)).outcome == "error"
@@ -240,8 +237,7 @@ async def test_a_model_that_fails_after_the_call_does_not_run_it_again() -> None
     assert world.ran == {"gated w1": 1}
 
 
-async def test_aborting_a_run_that_goes_on_leaves_a_thread_that_goes_on() -> None:
-    world = World()
+async def test_aborting_a_run_that_goes_on_leaves_a_thread_that_goes_on(world: World) -> None:
     ids = by_call((await world.process(batch("gated", "free")).agent.prompt("go")).requests)
     second = world.process("never")
     second.agent.subscribe(lambda event: second.agent.abort() if event.type == "tool_execution_start" else None)
@@ -253,8 +249,7 @@ async def test_aborting_a_run_that_goes_on_leaves_a_thread_that_goes_on() -> Non
     assert world.ran.total() <= 2
 
 
-async def test_a_channel_of_two_agents_is_refused() -> None:
-    world = World()
+async def test_a_channel_of_two_agents_is_refused(world: World) -> None:
     first = world.process()
     with pytest.raises(UsageError, match="belongs to one agent"):
         Agent(

@@ -28,6 +28,13 @@ async def asked(channel: MemoryChannel, number: int) -> list[PersonRequest]:
     return channel.pending
 
 
+async def one_asked(channel: MemoryChannel, ids: list[str]) -> str:
+    """The id of the one question that waits, which is also put into ``ids``."""
+    (request,) = await asked(channel, 1)
+    ids.append(request.id)
+    return request.id
+
+
 async def test_many_questions_wait_and_are_answered_in_any_order() -> None:
     channel = MemoryChannel()
     heard: dict[str, Any] = {}
@@ -100,6 +107,7 @@ async def test_an_answer_that_does_not_fit_leaves_the_question_standing() -> Non
 
 async def test_the_first_answer_stands() -> None:
     channel = MemoryChannel()
+    ids: list[str] = []
     said: list[bool] = []
 
     async def ask() -> None:
@@ -107,14 +115,14 @@ async def test_the_first_answer_stands() -> None:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ask)
-        (request,) = await asked(channel, 1)
-        channel.answer(request.id, True)
+        request_id = await one_asked(channel, ids)
+        channel.answer(request_id, True)
         with pytest.raises(AlreadyAnswered):
-            channel.answer(request.id, False)
+            channel.answer(request_id, False)
         with pytest.raises(AlreadyAnswered):
-            channel.withdraw(request.id)
+            channel.withdraw(request_id)
     with pytest.raises(AlreadyAnswered):
-        channel.answer(request.id, False)
+        channel.answer(ids[0], False)
     assert said == [True]
 
 
@@ -128,6 +136,7 @@ async def test_an_unknown_id_is_an_error() -> None:
 
 async def test_a_withdrawn_question_raises_with_the_reason_and_cannot_be_answered_any_more() -> None:
     channel = MemoryChannel()
+    ids: list[str] = []
     caught: list[RequestWithdrawn] = []
 
     async def ask() -> None:
@@ -138,25 +147,26 @@ async def test_a_withdrawn_question_raises_with_the_reason_and_cannot_be_answere
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ask)
-        (request,) = await asked(channel, 1)
-        channel.withdraw(request.id, "it is decided")
+        request_id = await one_asked(channel, ids)
+        channel.withdraw(request_id, "it is decided")
         with pytest.raises(UnknownRequest):
-            channel.answer(request.id, True)
-    assert [(error.request_id, error.reason) for error in caught] == [(request.id, "it is decided")]
+            channel.answer(request_id, True)
+    assert [(error.request_id, error.reason) for error in caught] == [(ids[0], "it is decided")]
 
 
 async def test_cancelling_whoever_asks_takes_the_question_back() -> None:
     channel = MemoryChannel()
+    ids: list[str] = []
     closed: list[tuple[str, str]] = []
     channel.listen(lambda request: None, lambda request, ending: closed.append((request.id, ending)))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(channel.confirm, "sure?")
-        (request,) = await asked(channel, 1)
+        await one_asked(channel, ids)
         tasks.cancel_scope.cancel()
     assert channel.pending == []
-    assert closed == [(request.id, "cancelled")]
+    assert closed == [(ids[0], "cancelled")]
     with pytest.raises(UnknownRequest):
-        channel.answer(request.id, True)
+        channel.answer(ids[0], True)
 
 
 @pytest.mark.virtual_clock

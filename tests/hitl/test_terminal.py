@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,7 +59,7 @@ class Screen:
 
 @pytest.mark.parametrize(("typed", "answer"), [(["y"], True), (["No"], False), (["what?", "", "yes"], True)])
 async def test_a_person_confirms(typed: list[str], answer: bool) -> None:
-    screen = Screen(typed)
+    screen = Screen([*typed])
     assert await screen.channel.confirm("Sure?", details={"size": 3}) is answer
     assert screen.shown.startswith("? Sure?\n    size: 3\n  yes or no [y/n]: ")
     assert screen.lines == []
@@ -85,7 +87,7 @@ async def test_a_person_sees_the_whole_call_and_approves_it() -> None:
     ],
 )
 async def test_a_person_refuses_or_edits_a_call(typed: list[str], answer: ApproveAnswer) -> None:
-    screen = Screen(typed)
+    screen = Screen([*typed])
     assert await screen.channel.approve("t", {"n": 1}, tool_call_id="c1") == answer
     assert screen.lines == []
 
@@ -102,7 +104,7 @@ async def test_a_person_refuses_or_edits_a_call(typed: list[str], answer: Approv
     ],
 )
 async def test_a_person_answers_questions(question: dict[str, Any], typed: list[str], answer: Any) -> None:
-    screen = Screen(typed)
+    screen = Screen([*typed])
     assert await screen.channel.ask([Question(key="k", prompt="Which?", **question)]) == {"k": answer}
     assert screen.lines == []
 
@@ -129,7 +131,9 @@ async def test_many_questions_are_shown_one_at_a_time() -> None:
         for number in range(5):
             tasks.start_soon(ask, number)
     assert (said, screen.most_reading) == ([True] * 5, 1)
-    assert screen.shown.count("?") == 5
+    shown = screen.shown.splitlines()
+    assert sorted(shown[0::2]) == [f"? number {number}?" for number in range(5)]
+    assert shown[1::2] == ["  yes or no [y/n]: y"] * 5
 
 
 async def test_what_a_model_writes_cannot_move_the_cursor() -> None:
@@ -167,10 +171,9 @@ async def test_a_terminal_that_is_closed_withdraws_the_question() -> None:
 
 
 async def test_without_a_terminal_nobody_can_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    with open(os.devnull, encoding="utf-8") as nothing:
-        monkeypatch.setattr(sys, "stdin", nothing)
-        with pytest.raises(RequestWithdrawn, match="there is no terminal"):
-            await TerminalChannel().confirm("Sure?")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    with pytest.raises(RequestWithdrawn, match="there is no terminal"):
+        await TerminalChannel().confirm("Sure?")
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(RequestWithdrawn, match="there is no terminal"):
         await TerminalChannel().confirm("Sure?")
@@ -197,15 +200,17 @@ class Person:
         os.write(self.end, text.encode())
 
 
-@pytest.fixture
-def person(monkeypatch: pytest.MonkeyPatch) -> Iterator[Person]:
+@contextmanager
+def somebody() -> Iterator[Person]:
+    """Put a person at the terminal. In the test itself, because pytest puts its own streams in place before it."""
     end, terminal = os.openpty()
     with (
         open(terminal, encoding="utf-8", closefd=False) as typed,
         open(terminal, "w", encoding="utf-8", closefd=False) as shown,
+        pytest.MonkeyPatch.context() as patch,
     ):
-        monkeypatch.setattr(sys, "stdin", typed)
-        monkeypatch.setattr(sys, "stdout", shown)
+        patch.setattr(sys, "stdin", typed)
+        patch.setattr(sys, "stdout", shown)
         yield Person(end)
     os.close(end)
     os.close(terminal)
@@ -225,50 +230,56 @@ async def with_person(ask: Callable[[], Any], be: Callable[[], Any]) -> Any:
 
 
 @needs_terminals
-async def test_a_person_types_at_a_real_terminal(person: Person) -> None:
-    async def be() -> None:
-        await person.sees("Who?")
-        person.types("Zoë\n")
+async def test_a_person_types_at_a_real_terminal() -> None:
+    with somebody() as person:
 
-    answer = await with_person(lambda: TerminalChannel().ask([Question(key="who", prompt="Who?")]), be)
-    assert answer == {"who": "Zoë"}
+        async def be() -> None:
+            await person.sees("Who?")
+            person.types("Zoë\n")
 
-
-@needs_terminals
-async def test_what_was_typed_before_a_question_was_shown_does_not_answer_it(person: Person) -> None:
-    person.types("y\n")
-
-    async def be() -> None:
-        await person.sees("[y/n]:")
-        person.types("n\n")
-
-    assert await with_person(lambda: TerminalChannel().confirm("Sure?"), be) is False
+        answer = await with_person(lambda: TerminalChannel().ask([Question(key="who", prompt="Who?")]), be)
+        assert answer == {"who": "Zoë"}
 
 
 @needs_terminals
-async def test_a_line_typed_after_a_question_was_cancelled_goes_to_the_next(person: Person) -> None:
-    channel = TerminalChannel()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(channel.confirm, "First?")
-        await person.sees("[y/n]:")
-        tasks.cancel_scope.cancel()
-
-    async def be() -> None:
-        await person.sees("[y/n]:")
+async def test_what_was_typed_before_a_question_was_shown_does_not_answer_it() -> None:
+    with somebody() as person:
         person.types("y\n")
 
-    assert await with_person(lambda: channel.confirm("Second?"), be) is True
+        async def be() -> None:
+            await person.sees("[y/n]:")
+            person.types("n\n")
+
+        assert await with_person(lambda: TerminalChannel().confirm("Sure?"), be) is False
 
 
 @needs_terminals
-async def test_the_end_of_input_at_a_real_terminal_withdraws_the_question(person: Person) -> None:
-    async def be() -> None:
-        await person.sees("[y/n]:")
-        person.types("\x04")
+async def test_a_line_typed_after_a_question_was_cancelled_goes_to_the_next() -> None:
+    with somebody() as person:
+        channel = TerminalChannel()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(channel.confirm, "First?")
+            await person.sees("[y/n]:")
+            tasks.cancel_scope.cancel()
 
-    async def ask() -> str:
-        with pytest.raises(RequestWithdrawn) as caught:
-            await TerminalChannel().confirm("Sure?")
-        return caught.value.reason
+        async def be() -> None:
+            await person.sees("[y/n]:")
+            person.types("y\n")
 
-    assert "the terminal was closed" in await with_person(ask, be)
+        assert await with_person(lambda: channel.confirm("Second?"), be) is True
+
+
+@needs_terminals
+async def test_the_end_of_input_at_a_real_terminal_withdraws_the_question() -> None:
+    with somebody() as person:
+
+        async def be() -> None:
+            await person.sees("[y/n]:")
+            person.types("\x04")
+
+        async def ask() -> str:
+            with pytest.raises(RequestWithdrawn) as caught:
+                await TerminalChannel().confirm("Sure?")
+            return caught.value.reason
+
+        assert "the terminal was closed" in await with_person(ask, be)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+
+from tests.conftest import BACKENDS, needs_trio
 
 from .aimock_server import AIMock, running_aimock
 from .llmock_server import LLMock, running_llmock
@@ -15,6 +18,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/servers/" in item.path.as_posix():
             item.add_marker(pytest.mark.servers)
+
+
+@pytest.fixture(params=["asyncio", pytest.param("trio", marks=needs_trio)])
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
+    """The two backends, without the third event loop: these tests take real time."""
+    return BACKENDS[request.param]
 
 
 @pytest.fixture(params=VENDORS, ids=[vendor.name for vendor in VENDORS])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import replace
 from typing import Any
@@ -17,8 +18,10 @@ def configure(server: Any, settings: dict[str, int]) -> None:
     server.state.stream_chaos = replace(server.state.stream_chaos, chunk_delay_ms=pace)
 
 
-with LLMockServer() as running:
-    print(running.url, flush=True)  # noqa: T201
-    for line in sys.stdin:
-        configure(running, json.loads(line))
-        print("done", flush=True)  # noqa: T201
+running = LLMockServer().start()
+print(running.url, flush=True)  # noqa: T201
+for line in sys.stdin:
+    configure(running, json.loads(line))
+    print("done", flush=True)  # noqa: T201
+# Stopping in order would wait for every request that the server itself holds up.
+os._exit(0)

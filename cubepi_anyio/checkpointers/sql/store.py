@@ -14,7 +14,7 @@ from uuid import uuid4
 import anyio
 
 from ...concurrency import run_in_tasks
-from ...errors import ClaimLost, StoreUnavailable, ThreadBusy, ThreadExists, ThreadNotFound, UsageError
+from ...errors import ClaimLost, StoreError, StoreUnavailable, ThreadBusy, ThreadExists, ThreadNotFound, UsageError
 from ...types.hitl import PersonAnswer, PersonRequest
 from ...types.json import JsonObject
 from ...types.messages import Message
@@ -69,19 +69,37 @@ class SQLCheckpointer:
         self._connections = Connections(dialect)
         self._dialect = dialect
         self._busy_timeout_seconds = busy_timeout_seconds
+        self._is_open = False
+        self._calls = 0
+        self._last_call_ended: anyio.Event | None = None
 
     async def __aenter__(self) -> Self:
         """Open the store. See ``Checkpointer.__aenter__``."""
-        if self._connections.is_open:
+        if self._is_open:
             raise UsageError("the store is open already; share it, or make a second one")
-        await self._retried(self._connections.open)
+        self._is_open = True
+        try:
+            await self._retried(self._connections.open)
+        except BaseException:
+            self._is_open = False
+            raise
         return self
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
         """Close the store when its calls have ended, also when cancelled."""
-        await self._connections.close()
+        self._is_open = False
+        with anyio.CancelScope(shield=True):
+            await run_in_tasks((self._close,))
+
+    async def _close(self) -> None:
+        with anyio.CancelScope(shield=True):
+            if self._calls:
+                self._last_call_ended = anyio.Event()
+                await self._last_call_ended.wait()
+                self._last_call_ended = None
+            await self._connections.close()
 
     async def load(self, thread_id: str) -> ThreadRecord | None:
         """See ``Checkpointer.load``."""
@@ -125,20 +143,27 @@ class SQLCheckpointer:
         """See ``Checkpointer.claim_run``. Cancelled, it gives back what it may have claimed."""
         _check_id("thread", thread_id)
         _check_id("run", run_id)
-        token = uuid4().hex
+        token, about_to_commit = uuid4().hex, list[bool]()
+
+        def claim(tx: Transaction) -> int:
+            version = runs.claim(tx, thread_id, run_id, token, lease_seconds)
+            about_to_commit.append(True)
+            return version
+
         try:
-            version = await self._run(lambda tx: runs.claim(tx, thread_id, run_id, token, lease_seconds))
+            version = await self._run(claim)
         except anyio.get_cancelled_exc_class():
-            with anyio.CancelScope(shield=True):
-                await run_in_tasks((lambda: self._undo_claim(thread_id, token),))
+            if about_to_commit:
+                with anyio.CancelScope(shield=True):
+                    await run_in_tasks((lambda: self._undo_claim(thread_id, token),))
             raise
         return RunClaim(thread_id, run_id, token, version)
 
     async def _undo_claim(self, thread_id: str, token: str) -> None:
         with anyio.move_on_after(_UNDO_SECONDS, shield=True):
             try:
-                await self._run(lambda tx: runs.give_up_claim(tx, thread_id, token), whole=False)
-            except StoreUnavailable:
+                await self._counted(lambda tx: runs.give_up_claim(tx, thread_id, token), whole=False)
+            except StoreError:
                 # Then it ends with its lease.
                 return
 
@@ -194,7 +219,19 @@ class SQLCheckpointer:
     # --- waiting for other writers -----------------------------------------------------------
 
     async def _run(self, function: Callable[[Transaction], T], *, whole: bool = True) -> T:
-        return await self._retried(lambda: self._connections.run(function, whole=whole))
+        if not self._is_open:
+            raise UsageError("the store is not open; use it as `async with store:`")
+        return await self._counted(function, whole=whole)
+
+    async def _counted(self, function: Callable[[Transaction], T], *, whole: bool) -> T:
+        """Run ``function``, with closing waiting for it, also while it waits for other writers."""
+        self._calls += 1
+        try:
+            return await self._retried(lambda: self._connections.run(function, whole=whole))
+        finally:
+            self._calls -= 1
+            if not self._calls and self._last_call_ended is not None:
+                self._last_call_ended.set()
 
     async def _retried(self, attempt: Callable[[], Any]) -> Any:
         """Try again while the database is busy: waiting here, and not in the driver, can be cancelled."""

@@ -15,7 +15,7 @@ import anyio
 from anyio import CapacityLimiter, from_thread, to_thread
 
 from ...concurrency import run_in_tasks
-from ...errors import CubepiError, StoreUnavailable, UsageError
+from ...errors import CubepiError, StoreUnavailable
 from .dialect import Busy, Dialect, Lost, Stopped
 
 __all__ = ("Connections", "Transaction")
@@ -137,14 +137,9 @@ class Connections:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._idle: list[Any] = []
-        self._slots: CapacityLimiter | None = None
+        self._slots = CapacityLimiter(dialect.max_connections)
         self._threads = CapacityLimiter(2 * dialect.max_connections)
         """One thread for each call, and one to interrupt it."""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether calls are taken."""
-        return self._slots is not None
 
     async def open(self) -> None:
         """Open the first connection and check its tables. Raises ``StoreError``; cancelled, nothing is open.
@@ -153,23 +148,11 @@ class Connections:
         """
         connection = await self._connect(prepare=True)
         self._idle = [connection]
-        self._slots = CapacityLimiter(self._dialect.max_connections)
 
     async def close(self) -> None:
-        """Wait for the calls that are running, then close. Not interrupted by cancellation."""
-        slots, self._slots = self._slots, None
-        if slots is None:
-            return
-
-        async def close() -> None:
-            with anyio.CancelScope(shield=True):
-                for _ in range(int(slots.total_tokens)):
-                    await slots.acquire_on_behalf_of(object())
-                idle, self._idle = self._idle, []
-                await to_thread.run_sync(self._close_all, idle, limiter=self._threads)
-
-        with anyio.CancelScope(shield=True):
-            await run_in_tasks((close,))
+        """Close the connections; no call may be running. Shield it, and run it in a task of its own."""
+        idle, self._idle = self._idle, []
+        await to_thread.run_sync(self._close_all, idle, limiter=self._threads)
 
     async def run(self, function: Callable[[Transaction], T], *, whole: bool = True) -> T:
         """Run ``function`` in a transaction and commit it; if it raises or is cancelled, roll back. A checkpoint.
@@ -177,8 +160,6 @@ class Connections:
         ``whole=False``: each statement is a transaction by itself. Raises ``StoreError``, or ``Busy`` where the call
         should be made again.
         """
-        if self._slots is None:
-            raise UsageError("the store is not open; use it as `async with store:`")
         async with self._slots:
             connection = self._usable() or await self._connect()
             call = _Call[T](lambda call: self._transact(function, connection, call, whole))

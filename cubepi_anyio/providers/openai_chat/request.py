@@ -78,10 +78,7 @@ def build_payload(
         payload["stream_options"] = {"include_usage": True}
     if tools:
         payload["tools"] = [_tool(tool, strict_tools) for tool in tools]
-        if tool_choice is not None:
-            payload["tool_choice"] = _tool_choice(tool_choice)
-        if parallel_tool_calls is not None:
-            payload["parallel_tool_calls"] = parallel_tool_calls
+        payload |= _how_tools_are_called(tool_choice, parallel_tool_calls)
     if response_schema is not None:
         payload["response_format"] = {"type": "json_schema", "json_schema": response_format(response_schema)}
     if max_output_tokens is None and model.max_tokens != Model.model_fields["max_tokens"].default:
@@ -125,6 +122,8 @@ def parameters_of(tool: ToolDefinition, strict_tools: StrictTools) -> tuple[Json
 
     Raises ``ToolDefinitionError`` if they must be strict and cannot, or cannot be sent at all.
     """
+    if tool.strict is not None:
+        strict_tools = "always" if tool.strict else "never"
     if strict_tools != "never":
         try:
             return strict_parameters(tool.name, tool.parameters), True
@@ -149,6 +148,15 @@ def _tool(tool: ToolDefinition, strict_tools: StrictTools) -> JsonObject:
         function["description"] = tool.description
     function["parameters"] = parameters
     return {"type": "function", "function": function | ({"strict": True} if strict else {})}
+
+
+def _how_tools_are_called(tool_choice: ToolChoice | None, parallel_tool_calls: bool | None) -> JsonObject:
+    said: JsonObject = {}
+    if tool_choice is not None:
+        said["tool_choice"] = _tool_choice(tool_choice)
+    if parallel_tool_calls is not None:
+        said["parallel_tool_calls"] = parallel_tool_calls
+    return said
 
 
 def _tool_choice(choice: ToolChoice) -> str | JsonObject:

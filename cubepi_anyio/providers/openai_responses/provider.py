@@ -153,7 +153,7 @@ class OpenAIResponsesProvider(BaseProvider):
 
     def _strict_schemas(self, tools: Sequence[ToolDefinition]) -> dict[str, JsonObject]:
         """The schemas of the tools that go out as strict ones, by name."""
-        if self._strict_tools == "never":
+        if self._strict_tools == "never" and not any(tool.strict for tool in tools):
             return {}
         with suppress(ToolDefinitionError):  # making the payload says it
             return {tool.name: tool.parameters for tool in tools if parameters_of(tool, self._strict_tools)[1]}

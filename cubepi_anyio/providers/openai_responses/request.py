@@ -58,23 +58,34 @@ def build_payload(
     payload["input"] = items
     if tools:
         payload["tools"] = [_tool(tool, strict_tools) for tool in tools]
-        if tool_choice is not None:
-            payload["tool_choice"] = _tool_choice(tool_choice)
-        if parallel_tool_calls is not None:
-            payload["parallel_tool_calls"] = parallel_tool_calls
+        payload |= {} if tool_choice is None else {"tool_choice": _tool_choice(tool_choice)}
+        payload |= {} if parallel_tool_calls is None else {"parallel_tool_calls": parallel_tool_calls}
     if response_schema is not None:
         payload["text"] = {"format": {"type": "json_schema", **response_format(response_schema)}}
+    if response_schema is not None:
+        payload["text"] = {"format": {"type": "json_schema", **response_format(response_schema)}}
+    _add_limits(payload, model, reasoning, max_output_tokens, temperature)
+    _add_reasoning(payload, model, reasoning)
+    if reasons and not store:
+        payload["include"] = [_ENCRYPTED_REASONING]
+    return payload
+
+
+def _add_limits(
+    payload: JsonObject,
+    model: Model,
+    reasoning: ReasoningControl | None,
+    max_output_tokens: int | None,
+    temperature: float | None,
+) -> None:
+    """Say how long the answer may be and how free, where the call or the model says it."""
     if max_output_tokens is None and model.max_tokens != Model.model_fields["max_tokens"].default:
         max_output_tokens = model.max_tokens
     if max_output_tokens is not None:
         payload["max_output_tokens"] = max_output_tokens
-    _add_reasoning(payload, model, reasoning)
     temperature = temperature if temperature is not None else model.temperature
     if temperature is not None and not _thinks(model, reasoning):
         payload["temperature"] = temperature  # models that reason refuse one
-    if reasons and not store:
-        payload["include"] = [_ENCRYPTED_REASONING]
-    return payload
 
 
 def _thinks(model: Model, reasoning: ReasoningControl | None) -> bool:

@@ -194,7 +194,7 @@ class ResponsesReader:
         response: JsonObject = data["response"]
         if response.get("usage"):
             self._usage = _usage_of(response["usage"])
-        status = response.get("status") or str(data.get("type", "completed")).rpartition(".")[2]
+        status = _status_of(data.get("type"), response.get("status") or "completed")
         if status == "failed" or response.get("error"):
             raise _failure(response)
         if status not in ("completed", "incomplete"):
@@ -230,6 +230,13 @@ class ResponsesReader:
         if "refusal" in held:
             return "refusal"
         return "tool_use" if "call" in held else "stop"
+
+
+def _status_of(kind: JsonValue, status: JsonValue) -> JsonValue:
+    """How the answer ended. The event and the response in it should agree; where they do not, the worse one counts."""
+    told = (str(kind).removeprefix("response."), status)
+    words = ("failed", "cancelled", "incomplete", "completed")
+    return next((word for word in words if word in told), status)
 
 
 def _key_of(data: JsonObject, item: JsonObject) -> JsonValue:

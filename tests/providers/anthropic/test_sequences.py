@@ -63,7 +63,9 @@ async def test_an_agent_continues_a_recorded_conversation_as_its_client_did(
     first, last = group[0]["request"]["json"], group[-1]["request"]["json"]
     tools = _Tools(first["tools"], _recorded_results(last["messages"]))
     sent: list[dict[str, Any]] = []
-    async with AnthropicProvider(api_key="k", base_url=f"{replay.base}/_seq/{name};chunk={chunk};s={id(sent)}") as model:
+    async with AnthropicProvider(
+        api_key="k", base_url=f"{replay.base}/_seq/{name};chunk={chunk};s={id(sent)}"
+    ) as model:
         model.subscribe_request(lambda payload, _: sent.append(payload))
         agent = Agent(model=model.model(first["model"]), tools=tools.tools, limits=RunLimits(max_turns=len(group)))
         result = await agent.prompt(normal(first["messages"])[0]["content"][0]["text"])

@@ -8,7 +8,9 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
+from cubepi_anyio import ToolDefinition
 from cubepi_anyio.errors import ToolDefinitionError
+from cubepi_anyio.providers.openai_chat.request import parameters_of
 from cubepi_anyio.providers.openai_chat.schema import plain_parameters, strict_parameters, without_added_nulls
 
 STRING = {"type": "string"}
@@ -229,3 +231,11 @@ def test_what_a_reference_that_leads_nowhere_describes_is_kept() -> None:
     schema = an_object([], a={"$ref": "#/$defs/Missing"}, b={"$ref": "#/$defs/B"})
     schema["$defs"] = {"B": {"$ref": "#/$defs/B"}}
     assert without_added_nulls(schema, {"a": {"x": None}, "b": 1}) == {"a": {"x": None}, "b": 1}
+
+
+def test_a_tool_that_asks_for_strictness_gets_it_and_one_that_refuses_it_does_not() -> None:
+    schema = {"type": "object", "properties": {"x": {"type": "integer"}}}
+    asking = ToolDefinition(name="t", parameters=schema, strict=True)
+    refusing = ToolDefinition(name="t", parameters=schema, strict=False)
+    assert parameters_of(asking, "never") == (strict_parameters("t", schema), True)
+    assert parameters_of(refusing, "always") == (plain_parameters("t", schema), False)

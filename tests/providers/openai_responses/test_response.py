@@ -349,6 +349,25 @@ def test_how_an_answer_ended_is_its_stop_reason(body: bytes, stop_reason: str) -
     assert read(created() + body).stop_reason == stop_reason
 
 
+@pytest.mark.parametrize(
+    ("kind", "status", "stop_reason", "error"),
+    [
+        ("completed", None, "stop", type(None)),
+        ("completed", "in_progress", "stop", type(None)),
+        ("completed", "incomplete", "length", type(None)),
+        ("incomplete", "completed", "length", type(None)),
+        ("completed", "failed", None, ProviderUnavailable),
+        ("failed", "completed", None, ProviderUnavailable),
+        ("incomplete", "cancelled", None, IncompleteStream),
+    ],
+)
+def test_where_event_and_response_disagree_the_worse_one_counts(
+    kind: str, status: str | None, stop_reason: str | None, error: type
+) -> None:
+    answer = read(created() + message(0, "x") + event(f"response.{kind}", response={"status": status}))
+    assert (answer.stop_reason, type(answer.error)) == (stop_reason, error)
+
+
 @pytest.mark.parametrize("body", [b"", call(0, "{}"), message(0, "x") + call(1, "{}")])
 def test_a_filtered_answer_that_is_empty_or_calls_tools_is_an_error(body: bytes) -> None:
     answer = read(created() + body + end("incomplete", incomplete_details={"reason": "content_filter"}))
