@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import contextmanager
+from types import TracebackType
 from typing import Any, cast
 
 import anyio
@@ -16,11 +17,11 @@ __all__ = (
     "AbortSignal",
     "AbortSource",
     "Deferred",
+    "OwnCancelCount",
     "bare_error",
     "has_native_cancellation",
     "hear_of_swallowed_cancellation",
     "native_cancel_requests",
-    "own_cancel_count",
     "run_in_tasks",
     "shielded",
 )
@@ -135,22 +136,34 @@ def has_native_cancellation() -> bool:
         return False
 
 
-@contextmanager
-def own_cancel_count() -> Generator[None, None, None]:
-    """Wrap the whole of a task, so that what is cancelled in it does not change its parent's ``Task.cancelling()``.
+class OwnCancelCount:
+    """Stands around the whole of a task, so that what is cancelled in it does not change its parent's count.
 
-    anyio on asyncio lets a scope that leaves inside a cancelled surrounding hand the number of its own cancellations
-    to the scope around it, also where that is another task's, which then takes back requests it never made. A scope
-    that is cancelled and shielded when it is left hands on nothing. The cancellation ends here, in the last frame of
-    the task; the task group it belongs to is cancelled anyhow.
+    anyio on asyncio lets a scope that is left inside cancelled surroundings hand the number of its own cancellations
+    to the scope around it, also where that is another task's, which then takes back requests it never made
+    (``Task.cancelling()`` is too low). A scope that is cancelled and shielded when it is left hands on nothing. The
+    cancellation ends here, in the last frame of the task; the task group it belongs to is cancelled anyhow.
     """
-    with anyio.CancelScope() as scope:
-        try:
-            yield
-        finally:
-            if anyio.current_effective_deadline() == -math.inf and has_native_cancellation():
-                scope.shield = True
-                scope.cancel()
+
+    __slots__ = ("_scope",)
+
+    def __init__(self) -> None:
+        self._scope = anyio.CancelScope() if has_native_cancellation() else None
+
+    def __enter__(self) -> None:
+        if self._scope is not None:
+            self._scope.__enter__()
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> bool:
+        scope = self._scope
+        if scope is None:
+            return False
+        if native_cancel_requests() and anyio.current_effective_deadline() == -math.inf:
+            scope.shield = True
+            scope.cancel()
+        return bool(scope.__exit__(exc_type, exc, tb))
 
 
 async def run_in_tasks(functions: Iterable[Callable[[], Awaitable[object]]]) -> None:
@@ -165,7 +178,7 @@ async def run_in_tasks(functions: Iterable[Callable[[], Awaitable[object]]]) -> 
 
     async def run(function: Callable[[], Awaitable[object]]) -> None:
         try:
-            with own_cancel_count():
+            with OwnCancelCount():
                 await function()
         except (KeyboardInterrupt, SystemExit, ExceptionGroup) as exit_request:
             exits.append(exit_request)

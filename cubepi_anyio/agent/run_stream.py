@@ -9,7 +9,7 @@ from typing import Self
 import anyio
 from anyio.abc import TaskGroup
 
-from ..concurrency import AbortSignal, Deferred, bare_error, own_cancel_count
+from ..concurrency import AbortSignal, Deferred, OwnCancelCount, bare_error
 from ..errors import StreamMisuse
 from ..events.agent import AgentEvent
 from ..stream.buffer import EventBuffer
@@ -69,7 +69,7 @@ class RunStream:
 
     async def _drive(self, run: Run, unsubscribe: Callable[[], None]) -> None:
         try:
-            with own_cancel_count():
+            with OwnCancelCount():
                 self._result = await self._go(run)
         except Exception as error:
             self._error = error

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from types import TracebackType
 from typing import Self
-from uuid import uuid4
 
 from anyio.lowlevel import checkpoint
 
@@ -156,7 +156,7 @@ class MemoryCheckpointer:
         if thread.claim is not None and thread.claim.expires_at > now:
             raise ThreadBusy(thread_id)
         self._threads[thread_id] = thread
-        thread.claim = _Claim(uuid4().hex, run_id, now + lease_seconds)
+        thread.claim = _Claim(os.urandom(16).hex(), run_id, now + lease_seconds)
         thread.runs[run_id] = _Run()
         return RunClaim(thread_id, run_id, thread.claim.token, len(thread.messages))
 

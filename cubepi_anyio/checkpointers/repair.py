@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 
 from ..types.content import TextContent, ToolCall
 from ..types.messages import AssistantMessage, Message, ToolResultMessage
@@ -122,10 +121,9 @@ def _has_content(message: AssistantMessage) -> bool:
 
 def _made_up_result(message: AssistantMessage, call: ToolCall, index: int) -> ToolResultMessage:
     never_ran = message.stop_reason in _CUT
-    # A hash, because ids of calls may be long, and the same in each message: of the batch and the place in it.
-    name = sha256(f"{message.id}\0{call.id}\0{index}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
     return ToolResultMessage(
-        id=f"repair-{name}",
+        # Of the message and the place in it: ids of calls may be long, and the same in each message.
+        id=f"repair-{message.id or call.id}-{index}",
         run_id=message.run_id,
         timestamp=message.timestamp,
         tool_call_id=call.id,

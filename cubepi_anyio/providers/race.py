@@ -93,7 +93,9 @@ class _Race:
     async def run(self) -> list[Failure]:
         """Run to the end of the winner's answer; how all of them failed, in their order, if nobody won."""
         await run_in_tasks([*(partial(self._enter, entrant) for entrant in self._entrants), self._judge])
-        return [entrant.failure for entrant in self._entrants] if self._winner is None else []
+        if self._winner is not None:
+            return []
+        return [entrant.failure for entrant in self._entrants if not entrant.scope.cancelled_caught]
 
     async def _enter(self, entrant: _Entrant) -> None:
         async def begin() -> None:
@@ -117,9 +119,17 @@ class _Race:
             self._news = anyio.Event()
             waiting = (entrant for entrant in self._entrants if entrant.has_token and not entrant.is_over)
             self._winner = next(waiting, None)
-            if self._winner is None and all(entrant.is_over for entrant in self._entrants):
-                return
-        self._winner.won.set()
+            if self._winner is None and self._is_lost():
+                break
+        if self._winner is not None:
+            self._winner.won.set()
         for entrant in self._entrants:
             if entrant is not self._winner:
                 entrant.scope.cancel()
+
+    def _is_lost(self) -> bool:
+        """Whether nobody can win any more, or nobody is wanted to."""
+        over = [entrant for entrant in self._entrants if entrant.is_over]
+        if len(over) == len(self._entrants):
+            return True
+        return any(self._call.is_aborted or entrant.failure.was_aborted for entrant in over)

@@ -204,10 +204,8 @@ async def relay_within(
     return Failure(model, late())
 
 
-def exhausted(failures: Sequence[Failure]) -> Exception:
-    """The error of a call that nobody answered: with one model that model's, else one that lists all of them."""
-    if len(failures) == 1:
-        return failures[0].error
+def exhausted(failures: Sequence[Failure]) -> ProviderUnavailable:
+    """The error of a call that none of several models answered; its cause is the last one's."""
     waits = [getattr(failure.error, "retry_after_seconds", None) for failure in failures]
     known = [wait for wait in waits if wait is not None]
     reasons = "; ".join(f"{name_of(f.model)}: {type(f.error).__name__}: {_text_of(f.error)}" for f in failures)

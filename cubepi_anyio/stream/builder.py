@@ -10,7 +10,7 @@ turn began at which event and each block how long it was then, which is all that
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from io import StringIO
 from typing import Any, cast
 
@@ -65,10 +65,10 @@ class _Block:
     """One block while it grows, and how it was at each of its events."""
 
     __slots__ = (
+        "_buffer",
         "_preview",
         "_preview_length",
         "_seed_length",
-        "_text",
         "ended_at",
         "final",
         "kind",
@@ -77,16 +77,13 @@ class _Block:
         "past",
         "started_at",
         "turns",
-        "write",
     )
 
     def __init__(self, kind: str, known: AssistantContent | None, started_at: int) -> None:
         self.kind = kind
         self.known = known
-        self._text = StringIO()
-        self.write = self._text.write
-        self._seed_length = self.write(_text_in(known))
-        self.length = self._seed_length
+        self._buffer: StringIO | None = None
+        self._seed_length = self.length = len(_text_in(known))
         self.started_at = started_at
         self.ended_at: int | None = None
         self.final: AssistantContent | None = None
@@ -96,6 +93,18 @@ class _Block:
         """(mark, length before it) for each time the block became the growing one."""
         self._preview: dict[str, Any] = {}
         self._preview_length = 0
+
+    @property
+    def write(self) -> Callable[[str], int]:
+        """Appends to the text. Many blocks, whole calls for one, never grow and need no buffer."""
+        if self._buffer is None:
+            self._buffer = StringIO()
+            self._buffer.write(_text_in(self.known))
+        return self._buffer.write
+
+    @property
+    def _text(self) -> str:
+        return self._buffer.getvalue() if self._buffer is not None else _text_in(self.known)
 
     def end(self, mark: int, told: AssistantContent | None) -> None:
         """Fix the block as what the deltas said and ``told``, the block of its ``X_end`` event, knows besides."""
@@ -124,9 +133,9 @@ class _Block:
         if known is not None and length == self._seed_length:
             return known
         if self.kind == "text":
-            return TextContent(text=self._text.getvalue()[:length], vendor=_vendor_of(known))
+            return TextContent(text=self._text[:length], vendor=_vendor_of(known))
         if self.kind == "thinking":
-            return ThinkingContent(thinking=self._text.getvalue()[:length], vendor=_vendor_of(known))
+            return ThinkingContent(thinking=self._text[:length], vendor=_vendor_of(known))
         return known
 
     def finish(self, told: AssistantContent | None) -> AssistantContent | None:
@@ -139,29 +148,29 @@ class _Block:
         if isinstance(told, ToolCall) and "arguments" in told.model_fields_set:
             return told
         if isinstance(block, ToolCall) and not block.arguments and block.invalid_arguments is None:
-            arguments, invalid = parse_arguments(self._text.getvalue())
+            arguments, invalid = parse_arguments(self._text)
             return block.model_copy(update={"arguments": arguments, "invalid_arguments": invalid})
         return block
 
     def _finish_text(self, told: AssistantContent | None) -> AssistantContent:
         if isinstance(told, TextContent) and told.text:
             return told
-        return TextContent(text=self._text.getvalue(), vendor=_vendor_of(told if told is not None else self.known))
+        return TextContent(text=self._text, vendor=_vendor_of(told if told is not None else self.known))
 
     def _finish_thinking(self, told: AssistantContent | None) -> AssistantContent:
         block = told if told is not None else self.known
         if not isinstance(block, ThinkingContent):
-            return ThinkingContent(thinking=self._text.getvalue())
+            return ThinkingContent(thinking=self._text)
         if block is told and block.thinking:
             return block
-        return block.model_copy(update={"thinking": self._text.getvalue()})
+        return block.model_copy(update={"thinking": self._text})
 
     def preview_at(self, length: int) -> dict[str, Any]:
         """The best reading of the first ``length`` characters; read in order, parsed anew after a tenth of growth."""
         if length < self._preview_length:
-            return _lenient_object(self._text.getvalue()[:length])
+            return _lenient_object(self._text[:length])
         if length and length * 10 >= self._preview_length * 11:
-            self._preview, self._preview_length = _lenient_object(self._text.getvalue()[:length]), length
+            self._preview, self._preview_length = _lenient_object(self._text[:length]), length
         return self._preview
 
 
@@ -184,13 +193,14 @@ def _vendor_of(block: AssistantContent | None) -> JsonObject | None:
 class MessageBuilder:
     """Applies events to a message, in O(delta) each, and remembers how it looked at each of them."""
 
-    __slots__ = ("_blocks", "_current", "_current_index", "_header", "_mark", "_positions", "_turns")
+    __slots__ = ("_blocks", "_current", "_current_index", "_header", "_mark", "_positions", "_turns", "_write")
 
     def __init__(self, base: AssistantMessage | None = None, *, open_blocks: Collection[int] = ()) -> None:
         """Start from ``base``, whose blocks have ended except those at ``open_blocks``, or from an empty message."""
         self._header = AssistantMessage() if base is None else base
         self._blocks: list[_Block] = []
         self._current: _Block | None = None
+        self._write: Callable[[str], int] = len  # of ``_current``, once there is one
         self._current_index = -1
         self._mark = 0
         self._turns: list[tuple[int, int]] = []
@@ -212,7 +222,7 @@ class MessageBuilder:
             block = self._current
             if block is None or index != self._current_index or not event.type.startswith(block.kind):
                 block = self._turn_to(event)
-            block.write(delta)
+            self._write(delta)
             block.length = event.length = block.length + len(delta)
         else:
             if event.type != "start" and not event.is_terminal:
@@ -239,6 +249,7 @@ class MessageBuilder:
             if block.ended_at is not None:
                 block.reopen(self._mark)
         self._current, self._current_index = block, event.content_index or 0
+        self._write = block.write
         self._turns.append((self._mark, self._current_index))
         block.turns.append((self._mark, block.length))
         return block

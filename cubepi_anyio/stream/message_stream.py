@@ -19,7 +19,7 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint, checkpoint_if_cancelled
 
-from ..concurrency import bare_error, own_cancel_count
+from ..concurrency import OwnCancelCount, bare_error
 from ..errors import IncompleteStream, StreamMisuse
 from ..events.stream import StreamEvent
 from ..types.content import ToolCall
@@ -390,7 +390,7 @@ class MessageStream:
 
     async def _run_producer(self, produce: Produce) -> None:
         try:
-            with own_cancel_count():
+            with OwnCancelCount():
                 await self._produce_to_the_end(produce)
         except (KeyboardInterrupt, SystemExit) as exit_request:
             # Carried over to the consumer's task: raised by a task of its own, it would stop asyncio's event loop.

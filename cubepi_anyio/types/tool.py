@@ -18,4 +18,4 @@ class ToolDefinition(BaseModel):
     description: str = ""
     parameters: JsonObject = Field(default_factory=dict)
     strict: bool | None = None
-    """Whether the vendor must hold the model to the schema; ``None`` leaves it to the provider. Not every vendor can."""
+    """Whether the vendor must hold the model to the schema; ``None`` leaves it to the provider. Not all of them can."""

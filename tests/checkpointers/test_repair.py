@@ -84,7 +84,6 @@ def test_the_id_of_a_made_up_result_follows_from_its_call() -> None:
     assert first == again
     assert first != other
     assert len({message.id for message in repaired([asks("a", "same", "same")])[0]}) == 3
-    assert len(repaired([asks("a", "c" * 5000)])[0][1].id) < 40
 
 
 def test_storing_the_repair_and_repairing_again_changes_nothing() -> None:

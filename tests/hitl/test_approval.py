@@ -284,3 +284,17 @@ async def test_a_script_that_is_too_short_ends_the_run_with_an_error() -> None:
     made = one_call(ConfirmToolCall(ScriptedChannel([])), [])
     with pytest.raises(UsageError, match="question 1"):
         await made.agent.prompt("go")
+
+
+async def test_a_tool_may_ask_in_the_middle_of_its_work() -> None:
+    channel = MemoryChannel()
+    channel.listen(lambda request: channel.answer(request.id, True))
+
+    async def execute(tool_call_id: str, params: Word) -> str:
+        sure = await channel.confirm(f"{params.word}?", tool_call_id=tool_call_id)
+        return f"{params.word}: {sure}"
+
+    answer = faux_assistant_message([faux_tool_call("careful", {"word": "draft"}, id="c1")])
+    made = bench(answer, "done", tools=[tool_of("careful", execute, parameters=Word)])
+    await made.agent.prompt("go")
+    assert made.texts == ["draft: True"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from cubepi_anyio.errors import (
     UsageError,
 )
 from cubepi_anyio.hitl import ConfirmToolCall, DurableChannel, ask_user_tool
-from cubepi_anyio.types.hitl import ApproveAnswer, PersonRequest
+from cubepi_anyio.types.hitl import ApproveAnswer, ApproveRequest, PersonRequest
 from tests.support.agents import Word, tool_of, transcript_faults
 
 pytestmark = pytest.mark.anyio
@@ -57,9 +59,11 @@ class World:
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
     """Nothing in the store, and nothing done yet."""
-    return World(MemoryCheckpointer() if request.param == "memory" else SQLiteCheckpointer(tmp_path / "threads.db"))
+    store = MemoryCheckpointer() if request.param == "memory" else SQLiteCheckpointer(tmp_path / "threads.db")
+    async with store:
+        yield World(store)
 
 
 class Process:
@@ -258,3 +262,106 @@ async def test_a_channel_of_two_agents_is_refused(world: World) -> None:
             thread_id="other",
             channel=first.channel,
         )
+
+
+async def test_an_answer_given_in_one_store_object_is_found_by_the_next(tmp_path: Path) -> None:
+    path, ran = tmp_path / "threads.db", Counter[str]()
+    async with SQLiteCheckpointer(path) as store:
+        ids = by_call((await World(store, ran).process(batch("gated", "gated", "free")).agent.prompt("go")).requests)
+    for call_id, responses, outcome in (("c2", [], "suspended"), ("c1", ["done"], "completed")):
+        async with SQLiteCheckpointer(path) as store:
+            process = World(store, ran).process(*responses)
+            assert (await process.agent.respond(ids[call_id], YES)).outcome == outcome
+    assert ran == {"free w3": 1, "gated w2": 1, "gated w1": 1}
+
+
+async def test_a_pending_question_can_be_shown_by_a_process_that_did_not_ask_it(world: World) -> None:
+    asked = (await world.process(batch("gated")).agent.prompt("go")).requests
+    other = world.process()
+    await other.agent.load()
+    assert other.agent.pending_requests == asked
+    assert (asked[0].thread_id, asked[0].tool_call_id) == ("t", "c1")
+    assert asked[0].payload == ApproveRequest(tool_name="gated", args={"word": "w1"})
+
+
+DYING = """
+import os, sys
+from functools import partial
+import anyio
+from pydantic import BaseModel
+from cubepi_anyio import Agent, AgentTool, FauxProvider
+from cubepi_anyio.checkpointers.sqlite import SQLiteCheckpointer
+from cubepi_anyio.hitl import ConfirmToolCall, DurableChannel
+from cubepi_anyio.types.hitl import ApproveAnswer
+
+class Word(BaseModel):
+    word: str
+
+async def die(tool_call_id: str, params: Word) -> str:
+    os._exit(7)
+
+async def main(path: str, request_id: str) -> None:
+    channel = DurableChannel()
+    async with SQLiteCheckpointer(path) as store:
+        agent = Agent(
+            model=FauxProvider().model("m"),
+            tools=[AgentTool("gated", "dies", Word, die)],
+            middleware=[ConfirmToolCall(channel)],
+            checkpointer=store,
+            thread_id="t",
+            channel=channel,
+        )
+        agent.state.thread._lease_seconds = 0.001
+        await agent.respond(request_id, ApproveAnswer(decision="approve"))
+
+anyio.run(main, *sys.argv[1:])
+"""
+
+
+async def test_a_body_in_which_the_process_died_is_not_run_again(tmp_path: Path) -> None:
+    path, ran = tmp_path / "threads.db", Counter[str]()
+    async with SQLiteCheckpointer(path) as store:
+        ids = by_call((await World(store, ran).process(batch("gated")).agent.prompt("go")).requests)
+    with anyio.fail_after(20):
+        died = await anyio.run_process([sys.executable, "-c", DYING, str(path), ids["c1"]], check=False)
+    assert (died.returncode, died.stderr) == (7, b"")
+    async with SQLiteCheckpointer(path) as store:
+        last = World(store, ran).process("I see")
+        with pytest.raises(UnknownRequest):
+            await last.agent.respond(ids["c1"], YES)
+        assert (await last.agent.prompt("go on")).text == "I see"
+    assert "outcome of this call is unknown" in last.texts[0]
+    assert ran == {}
+
+
+async def test_a_tool_that_asks_in_the_middle_of_its_work_fails_and_leaves_no_question(world: World) -> None:
+    only = world.process(batch("careless"), "I see")
+
+    async def execute(tool_call_id: str, params: Word) -> str:
+        world.ran["began"] += 1
+        await only.channel.confirm("sure?", tool_call_id=tool_call_id)
+        raise AssertionError
+
+    only.agent.state.tools = [tool_of("careless", execute, parameters=Word)]
+    result = await only.agent.prompt("go")
+    assert (result.outcome, result.text, only.agent.pending_requests) == ("completed", "I see", [])
+    assert "asked a person in the middle of its work" in only.texts[0]
+    assert world.ran == {"began": 1}
+    assert (await world.process("fine").agent.prompt("go on")).text == "fine"
+
+
+async def test_a_nested_agent_does_not_ask_through_the_channel_of_its_parent(world: World) -> None:
+    parent = world.process(batch("delegate"), "I see", gated="gated")
+    provider = FauxProvider()
+    provider.set_responses([batch("gated")])
+    confirm = ConfirmToolCall(parent.channel)
+    child = Agent(model=provider.model("m"), tools=[world.tool("gated")], middleware=[confirm])
+
+    async def execute(tool_call_id: str, params: Word) -> str:
+        return (await child.prompt(params.word)).text
+
+    parent.agent.state.tools = [tool_of("delegate", execute, parameters=Word)]
+    result = await parent.agent.prompt("go")
+    assert (result.outcome, parent.agent.pending_requests) == ("completed", [])
+    assert "asks for its own agent only" in parent.texts[0]
+    assert world.ran == {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -201,7 +201,7 @@ class Person:
 
 
 @contextmanager
-def somebody() -> Iterator[Person]:
+def somebody() -> Generator[Person]:
     """Put a person at the terminal. In the test itself, because pytest puts its own streams in place before it."""
     end, terminal = os.openpty()
     with (

@@ -5,11 +5,11 @@ Each method checks and encodes what it was given on the event loop, and is one t
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
-from uuid import uuid4
 
 import anyio
 
@@ -35,7 +35,7 @@ from .worker import Connections, Transaction
 
 __all__ = ("SQLCheckpointer",)
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _LONGEST_ID_BYTES = 512
 _ALL_RUNS = 2**62
@@ -143,7 +143,7 @@ class SQLCheckpointer:
         """See ``Checkpointer.claim_run``. Cancelled, it gives back what it may have claimed."""
         _check_id("thread", thread_id)
         _check_id("run", run_id)
-        token, about_to_commit = uuid4().hex, list[bool]()
+        token, about_to_commit = os.urandom(16).hex(), list[bool]()
 
         def claim(tx: Transaction) -> int:
             version = runs.claim(tx, thread_id, run_id, token, lease_seconds)
@@ -218,12 +218,12 @@ class SQLCheckpointer:
 
     # --- waiting for other writers -----------------------------------------------------------
 
-    async def _run(self, function: Callable[[Transaction], T], *, whole: bool = True) -> T:
+    async def _run(self, function: Callable[[Transaction], _T], *, whole: bool = True) -> _T:
         if not self._is_open:
             raise UsageError("the store is not open; use it as `async with store:`")
         return await self._counted(function, whole=whole)
 
-    async def _counted(self, function: Callable[[Transaction], T], *, whole: bool) -> T:
+    async def _counted(self, function: Callable[[Transaction], _T], *, whole: bool) -> _T:
         """Run ``function``, with closing waiting for it, also while it waits for other writers."""
         self._calls += 1
         try:

@@ -20,7 +20,7 @@ from .dialect import Busy, Dialect, Lost, Stopped
 
 __all__ = ("Connections", "Transaction")
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _ASK_AGAIN_SECONDS = 0.05
 """An interruption that arrives between two statements is lost, so it is repeated until the thread has ended."""
@@ -28,20 +28,20 @@ _SEVER_SECONDS = 5.0
 """How long a cancelled call waits for the server to react, before its connection is cut."""
 
 
-class _Call(Generic[T]):
+class _Call(Generic[_T]):
     """One call of a function in a worker thread, which is waited for however the call ends."""
 
-    def __init__(self, function: Callable[[_Call[T]], T]) -> None:
+    def __init__(self, function: Callable[[_Call[_T]], _T]) -> None:
         self._function = function
         self._gate = threading.Lock()
         self._ended: anyio.Event | None = None
         self._state = "new"
         self.stopped = False
         """Whether the call was cancelled; read between two statements."""
-        self.value: T | None = None
+        self.value: _T | None = None
         self.error: Exception | None = None
 
-    async def run(self, limiter: CapacityLimiter, stop: Callable[[float], None]) -> T:
+    async def run(self, limiter: CapacityLimiter, stop: Callable[[float], None]) -> _T:
         """Run the function and return its value or raise its error. A checkpoint.
 
         When cancelled, ``stop`` is called in threads with the seconds since then, again and again, until the function
@@ -57,7 +57,8 @@ class _Call(Generic[T]):
                     self._ended = anyio.Event()
                 self._state = "over" if self._state == "new" else self._state
             if self._ended is not None:
-                await self._wait_for_thread(self._ended, limiter, stop)
+                # It is shielded, and cuts the connection in the end.
+                await self._wait_for_thread(self._ended, limiter, stop)  # noqa: ASYNC102
             raise
         if self.error is not None:
             raise self.error
@@ -154,7 +155,7 @@ class Connections:
         idle, self._idle = self._idle, []
         await to_thread.run_sync(self._close_all, idle, limiter=self._threads)
 
-    async def run(self, function: Callable[[Transaction], T], *, whole: bool = True) -> T:
+    async def run(self, function: Callable[[Transaction], _T], *, whole: bool = True) -> _T:
         """Run ``function`` in a transaction and commit it; if it raises or is cancelled, roll back. A checkpoint.
 
         ``whole=False``: each statement is a transaction by itself. Raises ``StoreError``, or ``Busy`` where the call
@@ -162,7 +163,7 @@ class Connections:
         """
         async with self._slots:
             connection = self._usable() or await self._connect()
-            call = _Call[T](lambda call: self._transact(function, connection, call, whole))
+            call = _Call[_T](lambda call: self._transact(function, connection, call, whole))
             usable = False
             try:
                 value = await call.run(self._threads, lambda seconds: self._stop(connection, seconds))
@@ -204,7 +205,7 @@ class Connections:
 
     # --- in worker threads -------------------------------------------------------------------
 
-    def _transact(self, function: Callable[[Transaction], T], connection: Any, call: _Call[T], whole: bool) -> T:
+    def _transact(self, function: Callable[[Transaction], _T], connection: Any, call: _Call[_T], whole: bool) -> _T:
         dialect, transaction = self._dialect, Transaction(self._dialect, connection, call)
         try:
             if not whole:
@@ -213,10 +214,10 @@ class Connections:
             value = function(transaction)
             transaction.run("commit")
             return value
-        except BaseException as error:
+        except Exception as error:
             if whole:
                 self._roll_back(connection)
-            if isinstance(error, CubepiError | Busy | Stopped) or not isinstance(error, Exception):
+            if isinstance(error, CubepiError | Busy | Stopped):
                 raise
             raise _because(dialect.fault(error), error) from error
 
