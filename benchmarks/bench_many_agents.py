@@ -15,5 +15,7 @@ if __name__ == "__main__":
             sizes=(1_000, 5_000),
             quick_sizes=(10, 40),
             work=run_many,
+            rounds=5,
+            largest_traced=1_000,
         )
     )

@@ -105,3 +105,4 @@ async def _batch(calls: list[tuple[str, str, dict[str, Any]]], tool: ToolBody) -
 
 
 LIBRARY = Floor()
+WIRES: dict[str, Any] = {}

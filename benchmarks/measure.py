@@ -30,7 +30,6 @@ BACKENDS: dict[str, tuple[str, dict[str, Any]]] = {
     "trio": ("trio", {}),
     "uvloop": ("asyncio", {"use_uvloop": True}),
 }
-ROUNDS = 7
 
 Work = Callable[[], Awaitable[int]]
 """Does some units of work and returns how many."""
@@ -96,10 +95,10 @@ def paired_rounds(rounds: int, mine: Callable[[], float], floor: Callable[[], fl
     return spread(a), spread(b), spread(ratios or [math.nan])
 
 
-def exponent(sizes: Sequence[int], costs: Sequence[float]) -> float:
-    """The power of the size by which a cost grows: 0 is constant, 1 is linear."""
+def exponent(sizes: Sequence[int], costs: Sequence[float]) -> float | None:
+    """The power of the size by which a cost grows: 0 is constant, 1 is linear. ``None`` if there is but one size."""
     if len(sizes) < 2 or min(costs) <= 0:
-        return math.nan
+        return None
     return round(linear_regression([math.log(s) for s in sizes], [math.log(c) for c in costs]).slope, 3)
 
 
@@ -116,24 +115,26 @@ class Question:
     work: Callable[[Library, int], Awaitable[int]]
     least_units: int = 1
     """Small works are repeated until this many units have been done, or their time would be noise."""
-    memory: bool = True
+    rounds: int = 7
+    largest_traced: int = 1_000_000_000
+    """Beyond this size memory is not traced, because tracing takes several times the time."""
 
 
 def parser(question: str) -> ArgumentParser:
     """The options that every program has."""
     options = ArgumentParser(description=question)
-    options.add_argument("--rounds", type=int, default=None, help=f"how often each side is measured ({ROUNDS})")
+    options.add_argument("--rounds", type=int, default=None, help="how often each side is measured")
     options.add_argument("--quick", action="store_true", help="tiny sizes and one round: shows that it runs")
     options.add_argument("--backend", choices=("both", *BACKENDS), default="both", help="both: asyncio and trio")
     options.add_argument("--library", default="ours", help="ours, floor, or a peer whose package is installed")
     return options
 
 
-def parse(options: ArgumentParser) -> Namespace:
+def parse(options: ArgumentParser, rounds: int) -> Namespace:
     """Read the command line; ``rounds`` is filled in and ``backends`` a tuple."""
     chosen = options.parse_args()
     logging.disable(logging.CRITICAL)
-    chosen.rounds = chosen.rounds or (1 if chosen.quick else ROUNDS)
+    chosen.rounds = chosen.rounds or (1 if chosen.quick else rounds)
     chosen.backends = ("asyncio", "trio") if chosen.backend == "both" else (chosen.backend,)
     return chosen
 
@@ -153,7 +154,7 @@ def table(lines: Sequence[Sequence[object]]) -> None:
 
 def ask(question: Question) -> None:
     """Be the program of one question: measure at each size on each backend, print rows and what they come to."""
-    chosen = parse(parser(question.question))
+    chosen = parse(parser(question.question), question.rounds)
     library = workloads.load(chosen.library)
     sizes = question.quick_sizes if chosen.quick else question.sizes
     rows: list[Row] = []
@@ -177,17 +178,20 @@ def _measure(question: Question, library: Library, backend: str, sizes: Sequence
         "exponent": exponent(sizes, [row["cpu_us"]["median"] for row in rows]),
         "floor_exponent": exponent(sizes, [row["floor_cpu_us"]["median"] for row in rows]),
     }
-    if question.memory:
-        summary["peak_exponent"] = exponent(sizes, [row["peak_bytes"] for row in rows])
-        summary["bytes_per_size"] = _slope(sizes, [row["peak_bytes"] for row in rows])
-        summary["floor_bytes_per_size"] = _slope(sizes, [row["floor_peak_bytes"] for row in rows])
+    traced = [row for row in rows if "peak_bytes" in row]
+    summary["peak_exponent"] = exponent([row["size"] for row in traced], [row["peak_bytes"] for row in traced])
+    summary["bytes_per_size"] = _bytes_per_size(traced, "peak_bytes")
+    summary["floor_bytes_per_size"] = _bytes_per_size(traced, "floor_peak_bytes")
     emit(summary)
     return [*rows, summary]
 
 
-def _slope(sizes: Sequence[int], peaks: Sequence[int]) -> float:
-    """Bytes for each unit of size between the smallest and the largest."""
-    return round((peaks[-1] - peaks[0]) / max(1, sizes[-1] - sizes[0]), 1)
+def _bytes_per_size(traced: Sequence[Row], key: str) -> float:
+    """Bytes for each unit of size: between the smallest and the largest, or of the only one."""
+    first, last = traced[0], traced[-1]
+    if first is last:
+        return round(first[key] / first["size"], 1)
+    return round((last[key] - first[key]) / (last["size"] - first["size"]), 1)
 
 
 def _measure_size(
@@ -217,7 +221,7 @@ def _measure_size(
         "floor_cpu_us": floor_cpu,
         "ratio": ratio,
     }
-    if question.memory:
+    if size <= question.largest_traced:
         row["peak_bytes"] = peak_bytes(backend, mine)
         row["floor_peak_bytes"] = peak_bytes(backend, hand_written)
     return row

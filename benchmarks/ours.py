@@ -19,9 +19,12 @@ from cubepi_anyio import (
     RunLimits,
     RunResult,
     StreamOptions,
+    TextContent,
     ToolDefinition,
+    UserMessage,
     tool,
 )
+from cubepi_anyio.providers.anthropic import AnthropicProvider
 from workloads import Answer, Script, ToolBody
 
 
@@ -140,4 +143,24 @@ def awaiting(wait_delta: Callable[[str], Awaitable[None]]) -> Callable[[AgentEve
     return listener
 
 
+async def listen_to_agent(url: str, on_delta: Callable[[str], None]) -> None:
+    """A whole run over Anthropic's wire format, with a listener."""
+    async with AnthropicProvider(api_key="k", base_url=url) as provider:
+        agent = Agent(model=provider.model("claude"))
+        agent.subscribe(telling(on_delta))
+        (await agent.prompt("x")).raise_for_error()
+
+
+async def listen_to_provider(url: str, on_delta: Callable[[str], None]) -> None:
+    """One stream of the provider alone."""
+    async with (
+        AnthropicProvider(api_key="k", base_url=url) as provider,
+        await provider.model("claude").stream([UserMessage(content=[TextContent(text="x")])]) as stream,
+    ):
+        async for event in stream:
+            if event.delta is not None:
+                on_delta(event.delta)
+
+
 LIBRARY = Ours()
+WIRES = {"agent": listen_to_agent, "provider": listen_to_provider}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
 from typing import Any, Protocol, cast
 
@@ -135,10 +136,16 @@ async def run_slow_listener(library: Library, deltas: int) -> int:
     return deltas
 
 
+@lru_cache(maxsize=8)
+def argument_deltas(size_bytes: int) -> list[str]:
+    """The arguments of one call, ``size_bytes`` of JSON cut into deltas of 16 bytes."""
+    text = json.dumps({"x": 1, "s": "a" * (size_bytes - 18)})
+    return [text[at : at + 16] for at in range(0, len(text), 16)]
+
+
 async def run_arguments(library: Library, size_bytes: int) -> int:
     """One call whose arguments arrive as ``size_bytes`` of JSON in deltas of 16 bytes, to a listener; counts deltas."""
-    text = json.dumps({"x": 1, "s": "a" * (size_bytes - 18)})
-    deltas = [text[at : at + 16] for at in range(0, len(text), 16)]
+    deltas = argument_deltas(size_bytes)
     heard = 0
 
     def on_delta(delta: str) -> None:
@@ -149,7 +156,7 @@ async def run_arguments(library: Library, size_bytes: int) -> int:
         return Answer(argument_deltas=deltas) if index == 0 else Answer(text=("done",))
 
     await library.run(script, library.tool(say_ok), on_delta=on_delta)
-    assert heard >= len(text), (heard, len(text))
+    assert heard >= size_bytes, (heard, size_bytes)
     return len(deltas)
 
 

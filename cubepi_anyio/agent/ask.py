@@ -36,7 +36,7 @@ async def ask(run: Run) -> TurnAction:
     async with stream:
         if run.limit is None:
             await _relay(run, stream, asked_at)
-        answer = await stream.result() if run.limit is None else None
+        answer = await _result_of(stream) if run.limit is None else None
     action = TurnAction()
     if answer is not None and answer.stop_reason in ("error", "aborted"):
         run.error = stream.error or ProviderError(
@@ -48,6 +48,13 @@ async def ask(run: Run) -> TurnAction:
     run.finish_answer(answer if answer is None or answer.stop_reason not in CUT else _without_cut_calls(answer))
     await run.outbox.flush()
     return action
+
+
+async def _result_of(stream: MessageStream) -> AssistantMessage:
+    try:
+        return stream.result_nowait()
+    except anyio.WouldBlock:
+        return await stream.result()
 
 
 async def _what_is_shown(run: Run) -> tuple[list[Message], str]:
@@ -135,14 +142,14 @@ async def _read_on(run: Run, stream: MessageStream, silence: _Silence, scope: an
     """Read until the terminal event (true), or until listeners have to be waited for, which is no silence (false)."""
     outbox = run.outbox
     while True:
-        if silence.counts_waits and not stream.is_readable:
-            silence.since = anyio.current_time()
+        if silence.counts_waits and not silence.is_on and not stream.is_readable:
+            silence.begin(scope)
         event = await anext(stream)
-        if event.is_terminal:
+        silence.is_on = False
+        if event.type == "done" or event.type == "error":
             return True
         if not silence.counts_waits and event.type != "start":
             silence.a_token_came()
-            scope.deadline = silence.deadline
         run.relay(event)
         if outbox.waiting:
             return False
@@ -155,15 +162,18 @@ class _Silence:
     there was something in the meantime, because setting it for each wait costs more than the wait.
     """
 
-    __slots__ = ("_bound", "_limit", "_run", "counts_waits", "since")
+    __slots__ = ("_bound", "_limit", "_run", "_waits_for_token", "counts_waits", "is_on", "since")
 
     def __init__(self, run: Run, asked_at: float) -> None:
         self._run = run
         self._limit = "first_token_timeout"
         self._bound = run.config.limits.first_token_timeout
+        self._waits_for_token = True
         self.since = asked_at
         self.counts_waits = False
         """Whether a wait begins a new silence. The head of an answer is no token, so at first none does."""
+        self.is_on = False
+        """Whether a silence has begun and no event has ended it."""
 
     @property
     def deadline(self) -> float:
@@ -174,8 +184,14 @@ class _Silence:
         """From now on every event ends a silence."""
         self._limit, self._bound = "idle_timeout", self._run.config.limits.idle_timeout
         self.counts_waits = True
-        self.since = anyio.current_time()
         self._run.phase = "streaming"
+
+    def begin(self, scope: anyio.CancelScope) -> None:
+        """There is nothing to read now. The scope's deadline is set if it still is the one for the first token."""
+        self.since, self.is_on = anyio.current_time(), True
+        if self._waits_for_token:
+            self._waits_for_token = False
+            scope.deadline = self.deadline
 
     def is_too_long(self) -> bool:
         """Whether the time is over; the limit is noted then."""

@@ -114,11 +114,6 @@ class Outbox:
         """Whether something is to be handed on by ``flush``."""
 
     @property
-    def is_heard(self) -> bool:
-        """Whether anybody listens; events need not be made otherwise."""
-        return bool(self._listeners.subscriptions)
-
-    @property
     def is_slow(self) -> bool:
         """Whether handing on an event takes waiting, now or for any event."""
         return self._is_broken or self._held or self.waiting or self._store is not None or self._listeners.has_async

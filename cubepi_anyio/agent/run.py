@@ -77,6 +77,7 @@ class Run:
         """What the run has added to the transcript."""
         self.signal = AbortSource()
         self.scope = CancelScope()
+        self._listeners = listeners
         self.outbox = Outbox(listeners, self.signal, store)
         self.phase: RunPhase = "loading"
         self.outcome: RunOutcome = "completed"
@@ -172,7 +173,7 @@ class Run:
     def start_agent(self) -> None:
         """Say ``agent_start``."""
         self._agent_open = True
-        if self.outbox.is_heard:
+        if self._listeners.subscriptions:
             self.outbox.say(AgentStartEvent(self.id))
 
     def start_turn(self, prompts: Sequence[Message]) -> None:
@@ -188,7 +189,7 @@ class Run:
             self._add(message)
             self.outbox.keep(message)
             events += (MessageStartEvent(message), MessageEndEvent(message))
-        if self.outbox.is_heard:
+        if self._listeners.subscriptions:
             self.outbox.say(*events)
 
     def say_messages(self, messages: Sequence[Message]) -> None:
@@ -197,7 +198,7 @@ class Run:
             message = self._stamp(given)
             self._add(message)
             self.outbox.keep(message)
-            if self.outbox.is_heard:
+            if self._listeners.subscriptions:
                 self.outbox.say(MessageStartEvent(message), MessageEndEvent(message))
 
     @property
@@ -210,7 +211,7 @@ class Run:
         if not self._turn_open:
             return
         self._turn_open = False
-        if self.outbox.is_heard:
+        if self._listeners.subscriptions:
             answer = self.answer if self.answer is not None else AssistantMessage(stop_reason="aborted")
             self.outbox.say(TurnEndEvent(answer, self._results))
 
@@ -220,7 +221,7 @@ class Run:
             return
         self._agent_open = False
         self.outcome = outcome
-        if self.outbox.is_heard:
+        if self._listeners.subscriptions:
             self.outbox.say(AgentEndEvent(tuple(self.new_messages), outcome))
 
     # --- messages ----------------------------------------------------------------------------
@@ -259,7 +260,7 @@ class Run:
 
     def relay(self, event: StreamEvent) -> None:
         """Announce one event of the answer."""
-        if not self.outbox.is_heard or event.is_terminal:
+        if not self._listeners.subscriptions:
             return
         if not self._answer_started:
             self._start_answer(event.partial)
@@ -292,7 +293,7 @@ class Run:
             self.last_text = message.text
             self._add(message)
             self.outbox.keep(message)
-        if self.outbox.is_heard:
+        if self._listeners.subscriptions:
             end = MessageEndEvent(message)
             if self._answer_started:
                 self.outbox.say(end)
@@ -320,12 +321,12 @@ class Run:
         if slot.announced:
             return
         slot.announced = True
-        if self.outbox.is_heard:
+        if self._listeners.subscriptions:
             self.outbox.say(ToolExecutionStartEvent(slot.call.id, slot.call.name, slot.call.arguments))
 
     def call_updated(self, slot: CallSlot, partial_result: object) -> Awaitable[None]:
         """Say ``tool_execution_update``. The event is on its way at once; awaiting waits until all have heard it."""
-        if not self.outbox.is_heard:
+        if not self._listeners.subscriptions:
             return DONE
         try:
             self.outbox.say(ToolExecutionUpdateEvent(slot.call.id, slot.call.name, slot.call.arguments, partial_result))
@@ -387,7 +388,7 @@ class Run:
         else:
             slot.answer = outcome.message(id=self._new_id(), timestamp=time.time(), run_id=self.id)
             self.outbox.keep(slot.answer)
-        if self.outbox.is_heard:
+        if self._listeners.subscriptions:
             self.outbox.say(
                 ToolExecutionEndEvent(
                     slot.call.id,
@@ -419,7 +420,7 @@ class Run:
                 continue  # suspended: its result comes in a later run
             self._results.append(answer)
             self._add(answer)
-            if self.outbox.is_heard:
+            if self._listeners.subscriptions:
                 self.outbox.say(MessageStartEvent(answer), MessageEndEvent(answer))
 
     def finish_calls(self) -> None:
@@ -427,7 +428,8 @@ class Run:
         if self.answer is not None and not self._calls_open:
             self.open_calls(self.answer.tool_calls)
         for slot in self.slots:
-            self._close_interrupted(slot)
+            if not slot.closed:
+                self._close_interrupted(slot)
         self._answer_calls()
         self.slots = []
         self.stop_watching()

@@ -106,9 +106,11 @@ def _is_sequential(run: Run, slots: list[CallSlot]) -> bool:
     if run.config.tool_execution == "sequential":
         return True
     tools = run.config.tools
-    return any(
-        tool is not None and tool.execution_mode == "sequential" for tool in (tools.get(s.call.name) for s in slots)
-    )
+    for slot in slots:
+        tool = tools.get(slot.call.name)
+        if tool is not None and tool.execution_mode == "sequential":
+            return True
+    return False
 
 
 async def _with_pump(run: Run, batch: Callable[[], Awaitable[None]]) -> None:

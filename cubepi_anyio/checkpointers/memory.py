@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import count
 from types import TracebackType
 from typing import Self
@@ -40,26 +39,26 @@ from .codec import (
 __all__ = ("MemoryCheckpointer",)
 
 
-@dataclass(frozen=True, slots=True)
-class _StoredMessage:
-    data: bytes
-    run_id: str | None
+# Plain classes: to import the package is to make them, and dataclasses take ten times as long to make.
 
 
-@dataclass(slots=True)
 class _Claim:
-    token: str
-    run_id: str
-    expires_at: float
-    """Seconds of ``time.monotonic``."""
+    __slots__ = ("expires_at", "token")
+
+    def __init__(self, token: str, expires_at: float) -> None:
+        self.token = token
+        self.expires_at = expires_at
+        """Seconds of ``time.monotonic``."""
 
 
-@dataclass(slots=True)
 class _Run:
-    end: RunEnd | None = None
-    """``None`` until the run was released."""
-    ended_as: int = 0
-    """The place of its end among those of all runs."""
+    __slots__ = ("end", "ended_as")
+
+    def __init__(self, end: RunEnd | None = None, ended_as: int = 0) -> None:
+        self.end = end
+        """``None`` until the run was released."""
+        self.ended_as = ended_as
+        """The place of its end among those of all runs."""
 
     @property
     def is_over(self) -> bool:
@@ -67,15 +66,18 @@ class _Run:
         return self.end is not None and self.end != "suspended"
 
 
-@dataclass(slots=True)
 class _Thread:
-    messages: dict[str, _StoredMessage] = field(default_factory=dict[str, _StoredMessage])
-    extra: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    requests: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    answers: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    runs: dict[str, _Run] = field(default_factory=dict[str, _Run])
-    claim: _Claim | None = None
-    parent_thread_id: str | None = None
+    __slots__ = ("answers", "claim", "extra", "messages", "parent_thread_id", "requests", "runs")
+
+    def __init__(self, parent_thread_id: str | None = None) -> None:
+        self.messages: dict[str, tuple[bytes, str | None]] = {}
+        """JSON and run, by id."""
+        self.extra: dict[str, bytes] = {}
+        self.requests: dict[str, bytes] = {}
+        self.answers: dict[str, bytes] = {}
+        self.runs: dict[str, _Run] = {}
+        self.claim: _Claim | None = None
+        self.parent_thread_id = parent_thread_id
 
     def check_claim(self, thread_id: str, claim: RunClaim | None) -> None:
         """Raise unless ``claim``, or whoever has none, may append."""
@@ -118,7 +120,7 @@ class MemoryCheckpointer:
         thread = self._threads.get(thread_id)
         if thread is None:
             return None
-        rows = [(message.data, f"message {message_id!r}") for message_id, message in thread.messages.items()]
+        rows = [(data, f"message {message_id!r}") for message_id, (data, _) in thread.messages.items()]
         return ThreadRecord(
             thread_id,
             messages=decode_messages(rows, thread_id),
@@ -130,7 +132,7 @@ class MemoryCheckpointer:
 
     async def append(self, thread_id: str, messages: Sequence[Message], *, claim: RunClaim | None = None) -> None:
         """See ``Checkpointer.append``."""
-        new = [(message.id, _StoredMessage(encode_message(message), message.run_id)) for message in messages]
+        new = [(message.id, (encode_message(message), message.run_id)) for message in messages]
         await checkpoint()
         thread = self._threads.get(thread_id, _Thread())
         thread.check_claim(thread_id, claim)
@@ -156,7 +158,7 @@ class MemoryCheckpointer:
         if thread.claim is not None and thread.claim.expires_at > now:
             raise ThreadBusy(thread_id)
         self._threads[thread_id] = thread
-        thread.claim = _Claim(os.urandom(16).hex(), run_id, now + lease_seconds)
+        thread.claim = _Claim(os.urandom(16).hex(), now + lease_seconds)
         thread.runs[run_id] = _Run()
         return RunClaim(thread_id, run_id, thread.claim.token, len(thread.messages))
 
@@ -228,8 +230,9 @@ class MemoryCheckpointer:
             last = runs[after_run_id].ended_as
             runs = {run_id: run for run_id, run in runs.items() if run.ended_as <= last}
             kept = {None, *runs}
-            messages = {message_id: message for message_id, message in messages.items() if message.run_id in kept}
-        copied = _Thread(dict(messages), dict(thread.extra), runs=dict(runs), parent_thread_id=thread_id)
+            messages = {message_id: stored for message_id, stored in messages.items() if stored[1] in kept}
+        copied = _Thread(thread_id)
+        copied.messages, copied.extra, copied.runs = dict(messages), dict(thread.extra), runs
         self._threads[new_thread_id] = copied
 
     async def delete(self, thread_id: str) -> None:

@@ -6,13 +6,11 @@ import ssl as ssl_module
 from contextlib import suppress
 from typing import Any
 
-import anyio
-from anyio import to_thread
-
 from ..errors import StoreSchemaError, StoreUnavailable, UsageError
 from .sql.dialect import Busy, Dialect, Lost, Stopped, has_news, sever_socket
 from .sql.schema import check_version, latest_version, missing_migrations
 from .sql.store import SQLCheckpointer
+from .sql.worker import run_whole
 
 __all__ = ("MySQLCheckpointer",)
 
@@ -58,9 +56,7 @@ class MySQLCheckpointer(SQLCheckpointer):
         The store need not be open. MySQL commits each change of a table by itself: if this fails, call it again. Raises
         ``StoreSchemaError`` for tables of a newer release. A checkpoint; cancelled, it leaves when all is done.
         """
-        with anyio.CancelScope(shield=True):
-            await to_thread.run_sync(self._mysql.migrate)
-        await anyio.lowlevel.checkpoint()
+        await run_whole(self._mysql.migrate)
 
 
 class _MySQL(Dialect):

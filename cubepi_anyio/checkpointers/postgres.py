@@ -5,13 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-import anyio
-from anyio import to_thread
-
 from ..errors import StoreSchemaError, StoreUnavailable, UsageError
 from .sql.dialect import Busy, Dialect, Lost, Stopped, has_news, sever_socket
 from .sql.schema import check_version, latest_version, missing_migrations
 from .sql.store import SQLCheckpointer
+from .sql.worker import run_whole
 
 __all__ = ("PostgresCheckpointer",)
 
@@ -53,9 +51,7 @@ class PostgresCheckpointer(SQLCheckpointer):
         The store need not be open. Raises ``StoreSchemaError`` for tables of a newer release. A checkpoint; cancelled,
         it leaves when the transaction has ended.
         """
-        with anyio.CancelScope(shield=True):
-            await to_thread.run_sync(self._postgres.migrate)
-        await anyio.lowlevel.checkpoint()
+        await run_whole(self._postgres.migrate)
 
 
 class _Postgres(Dialect):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 from ..types.content import TextContent, ToolCall
 from ..types.messages import AssistantMessage, Message, ToolResultMessage
@@ -38,22 +37,27 @@ def repaired(messages: Sequence[Message], *, waiting: Collection[str] = ()) -> t
     return list(repair.result(frozenset(waiting))), repair.notes
 
 
-@dataclass(slots=True)
+# Plain classes: to import the package is to make them, and dataclasses take ten times as long to make.
+
+
 class _Batch:
     """An assistant message with calls, and the result of each, as far as it has one."""
 
-    message: AssistantMessage
-    calls: list[ToolCall]
-    results: list[ToolResultMessage | None]
+    __slots__ = ("calls", "message", "results")
+
+    def __init__(self, message: AssistantMessage, calls: list[ToolCall]) -> None:
+        self.message = message
+        self.calls = calls
+        self.results: list[ToolResultMessage | None] = [None] * len(calls)
 
 
-@dataclass(slots=True)
 class _Repair:
-    entries: list[Message | _Batch] = field(default_factory=list["Message | _Batch"])
-    notes: list[str] = field(default_factory=list[str])
-    ids: set[str] = field(default_factory=set[str])
-    unanswered: dict[str, deque[tuple[_Batch, int]]] = field(default_factory=dict[str, deque[tuple[_Batch, int]]])
-    """Calls by id. Some vendors number the calls of each message anew: a later call takes the place of an earlier."""
+    def __init__(self) -> None:
+        self.entries: list[Message | _Batch] = []
+        self.notes: list[str] = []
+        self.ids: set[str] = set()
+        self.unanswered: dict[str, deque[tuple[_Batch, int]]] = {}
+        """Calls by id. Some vendors number the calls of each message anew: a later call replaces an earlier one."""
 
     def take(self, message: Message) -> None:
         """Put the next message where it belongs."""
@@ -76,7 +80,7 @@ class _Repair:
         if not calls:
             self.entries.append(message)
             return
-        batch = _Batch(message, calls, [None] * len(calls))
+        batch = _Batch(message, calls)
         self.entries.append(batch)
         for call in calls:
             self.unanswered[call.id] = deque()

@@ -1,7 +1,7 @@
 """The command ``cubepi-anyio``: its arguments, its subcommands and its exit codes.
 
-0: it worked. 1: it failed. 2: the arguments cannot be used. 128 and the number of a signal: it was interrupted, 130
-for Ctrl-C.
+0: it worked. 1: it failed. 2: the arguments cannot be used. 3: a limit ended it. 128 and the number of a signal: it was
+interrupted, 130 for Ctrl-C.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import sys
 from collections.abc import Sequence
 
 from .. import __version__
-from . import demo
+from . import chat, demo, one_run
 from .interrupts import exit_code_of
 
 __all__ = ("main",)
 
-_COMMANDS = (demo,)
+_COMMANDS = (demo, chat, one_run)
 """One module for each subcommand: ``add_parser`` describes it and names the function that runs it."""
 
 

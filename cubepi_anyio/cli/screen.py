@@ -52,6 +52,13 @@ class Screen(Protocol):
         """Show lines for good, at once."""
         ...
 
+    def write(self, *spans: Span) -> None:
+        """Show pieces of text for good, at once, without ending the line; text may hold line breaks.
+
+        Take the region away first (``close``): it is drawn below whole lines.
+        """
+        ...
+
     def show(self, region: Sequence[Line]) -> None:
         """Replace the region that changes; nothing happens where the screen is not live."""
         ...
@@ -102,6 +109,11 @@ class PlainScreen:
         self._out.write("".join(f"{plain_text(line)}\n" for line in lines))
         self._out.flush()
 
+    def write(self, *spans: Span) -> None:
+        """Write pieces of a line, and have them arrive at once. Raises ``BrokenPipeError`` if nobody reads any more."""
+        self._out.write("".join(span.text for span in spans))
+        self._out.flush()
+
     def show(self, region: Sequence[Line]) -> None:
         """Nothing: what was written stays."""
 
@@ -136,6 +148,10 @@ class LiveScreen:
         """Show lines above the region; long ones are wrapped between words, and go on under their second span."""
         for line in lines:
             self._print(line)
+
+    def write(self, *spans: Span) -> None:
+        """Show pieces of a line; the terminal wraps what is too long."""
+        self._console.print(self._text(spans), end="", soft_wrap=True)
 
     def show(self, region: Sequence[Line]) -> None:
         """Draw the region again."""

@@ -12,7 +12,7 @@ import anyio
 from anyio import to_thread
 from anyio.lowlevel import checkpoint
 
-from ..errors import InvalidAnswer, RequestTimedOut, RequestWithdrawn
+from ..errors import InvalidAnswer, RequestWithdrawn
 from ..types.hitl import (
     ApproveAnswer,
     ApproveRequest,
@@ -33,8 +33,8 @@ except ImportError:  # Windows has none
 
 __all__ = ("TerminalChannel",)
 
-ReadLine = Callable[[], Awaitable[str]]
-Write = Callable[[str], object]
+_ReadLine = Callable[[], Awaitable[str]]
+_Write = Callable[[str], object]
 
 
 class TerminalChannel(Channel):
@@ -46,11 +46,11 @@ class TerminalChannel(Channel):
     """
 
     def __init__(
-        self, default_timeout: float | None = None, *, read_line: ReadLine | None = None, write: Write | None = None
+        self, default_timeout: float | None = None, *, read_line: _ReadLine | None = None, write: _Write | None = None
     ) -> None:
         super().__init__(default_timeout)
         self._read_line = read_line
-        self._write: Write = write or _write_to_terminal
+        self._write: _Write = write or _write_to_terminal
         self._turn: anyio.Lock | None = None
         self._askers = 0
 
@@ -65,9 +65,6 @@ class TerminalChannel(Channel):
             with answered_in_time(request):
                 async with self._turn:
                     return await self._talk(request)
-        except RequestTimedOut:
-            self._write("(no answer in time)\n")
-            raise
         finally:
             self._askers -= 1
             if not self._askers:
@@ -86,14 +83,14 @@ class TerminalChannel(Channel):
         except EOFError:
             raise RequestWithdrawn(request.id, "nobody can be asked, because the terminal was closed") from None
         except anyio.get_cancelled_exc_class():
-            self._write("\n")
+            self._write("\n  (this question needs no answer any more)\n")
             raise
 
 
 class _Talk:
     """One question: what is shown and what is typed."""
 
-    def __init__(self, read_line: ReadLine, write: Write) -> None:
+    def __init__(self, read_line: _ReadLine, write: _Write) -> None:
         self._read_line, self._write = read_line, write
 
     def say(self, text: str) -> None:

@@ -25,7 +25,7 @@ from ..errors import (
 from ..stream.message_stream import MessageStream
 from ..types.model import Model
 from .base import Provider, StreamingModel
-from .relay import ComposedModel, Failure, ModelCall, exhausted, name_of, relay_within, tell
+from .relay import ComposedModel, Failure, ModelCall, exhausted, name_of, note, relay_within, tell
 
 __all__ = ("FALLBACK_ERRORS", "FailoverNotice", "FallbackModel", "OnFailover")
 
@@ -154,6 +154,6 @@ class FallbackModel(ComposedModel):
 
 def _note_models(failures: Sequence[Failure]) -> None:
     """Say in the last error which models had failed before."""
-    last = failures[-1].error
     for failure in failures[:-1]:
-        last.add_note(f"before, {name_of(failure.model)} failed: {type(failure.error).__name__}: {failure.error}")
+        error = failure.error
+        note(failures[-1].error, f"before, {name_of(failure.model)} failed: {type(error).__name__}: {error}")

@@ -27,7 +27,7 @@ from ..types.model import ToolChoice
 from ..types.tool import ToolDefinition
 from .base import StreamingModel, StreamOptions
 
-__all__ = ("ComposedModel", "Failure", "ModelCall", "exhausted", "name_of", "relay", "relay_within", "tell")
+__all__ = ("ComposedModel", "Failure", "ModelCall", "exhausted", "name_of", "note", "relay", "relay_within", "tell")
 
 _log = logging.getLogger(__name__)
 
@@ -223,6 +223,12 @@ def name_of(model: StreamingModel) -> str:
     """A model in a word, for messages."""
     spec = model.spec
     return f"{spec.provider}/{spec.id}" if spec.provider else spec.id
+
+
+def note(error: Exception, text: str) -> None:
+    """Add a note to an error, once: a provider may give one error to several calls."""
+    if text not in getattr(error, "__notes__", ()):
+        error.add_note(text)
 
 
 async def tell(callback: Callable[[Any], object] | None, news: object) -> None:

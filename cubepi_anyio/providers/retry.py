@@ -17,7 +17,7 @@ from ..errors import IncompleteStream, ProviderTimeout, ProviderUnavailable, Rat
 from ..stream.message_stream import MessageStream
 from ..types.model import Model
 from .base import Provider, StreamingModel
-from .relay import ComposedModel, Failure, ModelCall, relay_within, tell
+from .relay import ComposedModel, Failure, ModelCall, note, relay_within, tell
 
 __all__ = ("RETRYABLE_ERRORS", "OnRetry", "RetryModel", "RetryNotice", "RetryPolicy")
 
@@ -158,6 +158,6 @@ class RetryModel(ComposedModel):
 
 def _note_attempts(failures: Sequence[Failure]) -> None:
     """Say in the last error what the attempts before it ended with."""
-    last = failures[-1].error
     for attempt, failure in enumerate(failures[:-1], 1):
-        last.add_note(f"attempt {attempt} of {len(failures)}: {type(failure.error).__name__}: {failure.error}")
+        error = failure.error
+        note(failures[-1].error, f"attempt {attempt} of {len(failures)}: {type(error).__name__}: {error}")

@@ -24,7 +24,7 @@ from .base import StreamingModel, StreamOptions
 
 __all__ = ("StructuredMethod", "generate_structured")
 
-OutputT = TypeVar("OutputT", bound=BaseModel)
+_OutputT = TypeVar("_OutputT", bound=BaseModel)
 
 StructuredMethod = Literal["auto", "tool", "json_schema"]
 """``tool`` makes the model call a tool, ``json_schema`` has the vendor hold the text to a schema; ``auto`` takes the
@@ -36,7 +36,7 @@ _MAX_READINGS = 4
 
 async def generate_structured(
     model: StreamingModel,
-    output: type[OutputT],
+    output: type[_OutputT],
     messages: str | Sequence[Message],
     *,
     system_prompt: str = "",
@@ -45,7 +45,7 @@ async def generate_structured(
     name: str = "structured_output",
     description: str = "",
     options: StreamOptions | None = None,
-) -> OutputT:
+) -> _OutputT:
     """Ask ``model`` for an instance of ``output``; ``messages`` is a conversation, or what a user says.
 
     An answer that is no such object is shown to the model with what is wrong, and it is asked again, ``max_retries``
@@ -86,11 +86,11 @@ class _Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asking(Generic[OutputT]):
+class _Asking(Generic[_OutputT]):
     """One request for an object, and how its answers are read."""
 
     model: StreamingModel
-    output: type[OutputT]
+    output: type[_OutputT]
     wanted: ResponseSchema
     system_prompt: str
     options: StreamOptions
@@ -137,7 +137,7 @@ class _Asking(Generic[OutputT]):
             case _:
                 pass
 
-    def read(self, answer: AssistantMessage) -> OutputT | _Problem:
+    def read(self, answer: AssistantMessage) -> _OutputT | _Problem:
         """The object in an answer, or what is wrong with it."""
         if self.native:
             return self._read_text(answer.text)
@@ -148,7 +148,7 @@ class _Asking(Generic[OutputT]):
             return _Problem("the arguments are no JSON object", call.invalid_arguments)
         return _validated(self.output, call.arguments)
 
-    def _read_text(self, text: str) -> OutputT | _Problem:
+    def _read_text(self, text: str) -> _OutputT | _Problem:
         try:
             value: Any = from_json(text)
         except ValueError as error:
@@ -198,7 +198,7 @@ def _schema_of(output: type[BaseModel]) -> JsonObject:
 # --- validation ------------------------------------------------------------------------------
 
 
-def _validated(output: type[OutputT], value: Any) -> OutputT | _Problem:
+def _validated(output: type[_OutputT], value: Any) -> _OutputT | _Problem:
     """``value`` as an ``output``, by pydantic's rules for JSON.
 
     A strict schema has no optional fields, so a model says ``null`` where it means to leave one out. Such nulls are

@@ -225,7 +225,7 @@ class MessageBuilder:
             self._write(delta)
             block.length = event.length = block.length + len(delta)
         else:
-            if event.type != "start" and not event.is_terminal:
+            if event.type not in ("start", "done", "error"):
                 self._open_or_close(event)
             if self._current is not None:
                 event.length = self._current.length

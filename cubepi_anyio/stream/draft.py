@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from anyio.lowlevel import checkpoint
+
 from ..errors import StreamMisuse
 from ..events.stream import StreamEvent, StreamEventType
 from ..types.content import AssistantContent, ImageContent, OpaqueContent, TextContent, ThinkingContent, ToolCall
@@ -206,12 +208,14 @@ class MessageDraft:
     async def text(self, delta: str) -> None:
         """Add to the text."""
         self.writer.text(delta)
-        await self._stream.wait_writable()
+        if not self._stream.is_writable:
+            await self._stream.wait_writable()
 
     async def thinking(self, delta: str) -> None:
         """Add to the thinking."""
         self.writer.thinking(delta)
-        await self._stream.wait_writable()
+        if not self._stream.is_writable:
+            await self._stream.wait_writable()
 
     async def tool_call(self, id: str, name: str, arguments: JsonObject | None = None) -> int:
         """Begin a call; with ``arguments`` it is complete, else go on with ``arguments()`` and ``end_block()``."""
@@ -222,7 +226,8 @@ class MessageDraft:
     async def arguments(self, index: int, delta: str) -> None:
         """Add to the JSON text of the arguments of the call at ``index``."""
         self.writer.append(index, delta)
-        await self._stream.wait_writable()
+        if not self._stream.is_writable:
+            await self._stream.wait_writable()
 
     async def end_block(self, index: int, block: AssistantContent | None = None) -> None:
         """End the block at ``index``."""
@@ -230,11 +235,11 @@ class MessageDraft:
         await self._stream.wait_writable()
 
     async def done(self, stop_reason: str | None = None, *, usage: Usage | None = None) -> None:
-        """End the message."""
+        """End the message. A checkpoint, passed before: after its last word a producer has nothing to wait for."""
+        await checkpoint()
         self.writer.done(stop_reason, usage=usage)
-        await self._stream.wait_writable()
 
     async def fail(self, error: Exception, *, usage: Usage | None = None) -> None:
-        """End the message with an error."""
+        """End the message with an error. A checkpoint, as ``done`` is."""
+        await checkpoint()
         self.writer.fail(error, usage=usage)
-        await self._stream.wait_writable()

@@ -162,6 +162,11 @@ class MessageStream:
             await self.wait_writable()
         self.push(event)
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether the consumer is less than 64 events behind and still reads."""
+        return len(self._buffer) < _BUFFERED_EVENTS and not self._deaf
+
     async def wait_writable(self) -> None:
         """Return when the consumer has read enough for more to be sent, or will read no more.
 
@@ -331,11 +336,25 @@ class MessageStream:
             async for _ in self:
                 pass
         await checkpoint()
+        if self._result is None and not self._outcome_is_final():
+            await self._wait_for_result()
+        self._settle_result()
+        return self.message
+
+    async def _wait_for_result(self) -> None:
         with anyio.move_on_after(_RESULT_SECONDS):
             while self._result is None and not self._outcome_is_final():
                 if self._settled is None:
                     self._settled = anyio.Event()
                 await self._settled.wait()
+
+    def result_nowait(self) -> AssistantMessage:
+        """The finished message of a stream that has been read to its end.
+
+        Raises ``WouldBlock`` if it was not, or if its producer may still set another result: then await ``result()``.
+        """
+        if not self._ended or (self._result is None and not self._outcome_is_final()):
+            raise anyio.WouldBlock
         self._settle_result()
         return self.message
 
@@ -372,8 +391,7 @@ class MessageStream:
             closed = self._failure(terminal)
         else:
             message = self._given if self._given is not None else self._builder.finished()
-            default = "tool_use" if message.tool_calls and message.stop_reason == "stop" else message.stop_reason
-            closed = {"stop_reason": terminal.stop_reason or default}
+            closed = {"stop_reason": terminal.stop_reason or _stop_reason_of(message)}
         if terminal.usage is not None:
             closed["usage"] = terminal.usage
         return message.model_copy(update=closed)
@@ -445,3 +463,9 @@ def _is_the_callers_own(exc: BaseException | None) -> bool:
         group = cast("BaseExceptionGroup[Any]", exc)
         return group.subgroup(anyio.get_cancelled_exc_class()) is None
     return isinstance(exc, Exception)
+
+
+def _stop_reason_of(message: AssistantMessage) -> str:
+    """Why a message ended whose provider does not say."""
+    has_calls = any(block.type == "tool_call" for block in message.content)
+    return "tool_use" if has_calls and message.stop_reason == "stop" else message.stop_reason

@@ -86,11 +86,14 @@ def tool(
 
 def _execute(tool_name: str, function: Callable[..., Any], read: FunctionParameters) -> Callable[..., Any]:
     """The function as ``AgentTool`` calls it."""
+    fields, wanted = tuple(read.fields.items()), tuple(read.injected.items())
 
     def arguments(tool_call_id: str, params: BaseModel, injected: dict[str, Any]) -> dict[str, Any]:
-        values = {**injected, "tool_call_id": tool_call_id}
-        given = {name: getattr(params, field) for name, field in read.fields.items()}
-        return given | {name: values[source] for name, source in read.injected.items() if source in values}
+        given = {name: getattr(params, field) for name, field in fields}
+        if wanted:
+            values = {**injected, "tool_call_id": tool_call_id}
+            given.update((name, values[source]) for name, source in wanted if source in values)
+        return given
 
     async def run_async(tool_call_id: str, params: BaseModel, **injected: Any) -> Any:
         return as_result(tool_name, await function(**arguments(tool_call_id, params, injected)))

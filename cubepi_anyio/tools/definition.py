@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -62,14 +62,14 @@ class AgentToolResult:
 def _as_blocks(content: object) -> list[Content]:
     if isinstance(content, str):
         return [TextContent(text=content)]
-    blocks = list(cast("Sequence[object]", content)) if isinstance(content, (list, tuple)) else [content]
+    blocks: Any = list(content) if isinstance(content, (list, tuple)) else [content]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     for block in blocks:
         if not isinstance(block, _BLOCKS):
             raise TypeError(
                 f"the content of a tool result is text, image or document blocks, or one string; "
                 f"got {type(block).__name__}"
             )
-    return cast("list[Content]", blocks)
+    return blocks
 
 
 @dataclass(frozen=True, slots=True)

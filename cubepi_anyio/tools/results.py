@@ -27,9 +27,11 @@ def as_result(tool_name: str, value: object) -> AgentToolResult:
     """
     if isinstance(value, AgentToolResult):
         return value
-    if value is None or value == "":
+    if isinstance(value, str):
+        return AgentToolResult(value or NO_OUTPUT)
+    if value is None:
         return AgentToolResult(NO_OUTPUT)
-    if isinstance(value, (str, *_BLOCKS)):
+    if isinstance(value, _BLOCKS):
         return AgentToolResult(value)
     if isinstance(value, (list, tuple)):
         items = list(cast("list[object]", value))

@@ -125,7 +125,7 @@ def test_reading_many_rows_names_the_one_that_is_wrong() -> None:
     rows: list[tuple[bytes | str, str]] = [(encode_message(UserMessage(id=str(n))), f"row {n}") for n in range(5)]
     assert [message.id for message in decode_messages(rows, "t")] == list("01234")
     assert decode_messages([], "t") == []
-    for broken in (b"", b"null", b"{}", b'{"role":"user"},{"role":"user"}', "half \ud83d"):
+    for broken in (b"", b"null", b"{}", b'{"role":"user"},{"role":"user"}'):
         with pytest.raises(StoreCorrupt, match=r"row 2") as caught:
             decode_messages([*rows[:2], (broken, "row 2"), *rows[3:]], "t")
         assert (caught.value.thread_id, caught.value.row) == ("t", "row 2")

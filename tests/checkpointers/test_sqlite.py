@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,7 @@ async def test_tables_that_somebody_dropped_are_a_schema_error(tmp_path: Path) -
 
 WRITER = """
 import sys
+import threading
 import anyio
 from cubepi_anyio.checkpointers.sqlite import SQLiteCheckpointer
 from cubepi_anyio.types import UserMessage
@@ -290,3 +292,32 @@ async def test_a_turn_costs_the_same_however_long_the_thread_is(tmp_path: Path) 
         assert len(await ids(store, "t")) == 1600
     assert sorted(spent[-200:])[100] < 1.5 * sorted(spent[:200])[100]
     assert path.stat().st_size < 2 * size_bytes
+
+
+async def test_a_connection_whose_call_was_cancelled_meanwhile_is_kept_for_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, may_open = list[Any](), threading.Event()
+    async with SQLiteCheckpointer(tmp_path / "threads.db") as store:
+        connections = store._connections
+        connections._idle.pop().close()
+        connect = store._dialect.connect
+
+        def slowly() -> Any:
+            may_open.wait(20)
+            opened.append(connect())
+            return opened[-1]
+
+        monkeypatch.setattr(store._dialect, "connect", slowly)
+        with anyio.fail_after(5), anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(store.append, "t", [says("a")])
+                await anyio.wait_all_tasks_blocked()
+                scope.cancel()
+        may_open.set()
+        while not connections._idle:  # noqa: ASYNC110 - a thread's event
+            await anyio.sleep(0.001)
+        await store.append("t", [says("b")])
+        assert await ids(store, "t") == ["b"]
+        assert connections._idle == opened
+        assert len(opened) == 1

@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from cubepi_anyio.errors import RequestTimedOut, RequestWithdrawn
-from cubepi_anyio.hitl import TerminalChannel
+from cubepi_anyio.hitl.terminal import TerminalChannel
 from cubepi_anyio.types.hitl import ApproveAnswer, Option, Question
 
 pytestmark = pytest.mark.anyio
@@ -149,9 +149,22 @@ async def test_a_question_nobody_answers_in_time_makes_room_for_the_next() -> No
     channel = screen.channel
     with pytest.raises(RequestTimedOut):
         await channel.confirm("Sure?", timeout=5)
-    assert screen.shown.endswith("(no answer in time)\n")
+    assert screen.shown == "? Sure?\n  yes or no [y/n]: \n  (this question needs no answer any more)\n"
     screen.lines.append("y")
     assert await channel.confirm("And now?") is True
+
+
+@pytest.mark.virtual_clock
+async def test_a_question_may_run_out_of_time_before_it_was_shown() -> None:
+    screen = Screen([])
+    channel = screen.channel
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(channel.confirm, "First?")
+        await screen.waiting.wait()
+        with pytest.raises(RequestTimedOut):
+            await channel.confirm("Second?", timeout=5)
+        assert screen.shown == "? First?\n  yes or no [y/n]: "
+        tasks.cancel_scope.cancel()
 
 
 async def test_cancelling_whoever_asks_makes_room_for_the_next() -> None:

@@ -18,10 +18,12 @@ from cubepi_anyio import (
     IncompleteStream,
     MessageDraft,
     MessageStream,
+    ProviderAuthFailed,
     ProviderUnavailable,
     RateLimited,
     RunResult,
     StreamOptions,
+    Usage,
     faux_assistant_message,
     faux_text,
     faux_thinking,
@@ -86,6 +88,23 @@ async def test_an_answer_arrives_as_from_the_model_itself(compose: Compose, answ
     heard = await ask(compose(model))
     assert facts(heard) == facts(plain)
     assert provider.call_count == 1
+
+
+@pytest.mark.parametrize("compose", COMPOSED[:3], ids=["retry", "fallback", "alone"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        FauxResponse("Lost.", fail_after_deltas=0, fail_with=ProviderAuthFailed("the key has expired")),
+        faux_assistant_message([], error_message="overheated", usage=Usage(input_tokens=3)),
+    ],
+    ids=["failed after its head", "an error and nothing else"],
+)
+async def test_a_failure_that_is_passed_on_keeps_what_had_arrived(compose: Compose, answer: Any) -> None:
+    plain = await ask(faux(answer)[1])
+    heard = await ask(compose(faux(answer)[1]))
+    assert facts(heard) == facts(plain)
+    assert heard.types == ["start", "error"]
+    assert heard.message.response_id == "faux_1"
 
 
 @composed
@@ -333,8 +352,8 @@ def raced() -> Scenario:
 @pytest.mark.deadline(120)
 @pytest.mark.parametrize("make", [retried, fallen_back, raced], ids=lambda make: make.__name__)
 async def test_a_run_may_be_ended_at_any_step(make: Callable[[], Scenario]) -> None:
-    stride = 1 if os.environ.get("CUBEPI_ANYIO_THOROUGH_SWEEPS") else 3
+    stride = 1 if os.environ.get("CUBEPI_ANYIO_THOROUGH_SWEEPS") else 5
     for number, ending in enumerate(endings_here()):
         report = await sweep(make, ending=ending, start=1 + number % stride, stride=stride)
         report.raise_for_faults()
-        assert report.endings > 5
+        assert report.endings > 3

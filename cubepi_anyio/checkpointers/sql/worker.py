@@ -13,15 +13,19 @@ from typing import Any, Generic, TypeVar
 
 import anyio
 from anyio import CapacityLimiter, from_thread, to_thread
+from anyio.lowlevel import checkpoint
 
 from ...concurrency import run_in_tasks
 from ...errors import CubepiError, StoreUnavailable
 from .dialect import Busy, Dialect, Lost, Stopped
 
-__all__ = ("Connections", "Transaction")
+__all__ = ("Connections", "Transaction", "run_whole")
 
 _T = TypeVar("_T")
 
+_LET_FINISH_SECONDS = 0.02
+"""How long a cancelled call waits before it interrupts: most have ended by then, and their connection is as good as
+before. One that was interrupted is not kept, and a new one takes longer than that."""
 _ASK_AGAIN_SECONDS = 0.05
 """An interruption that arrives between two statements is lost, so it is repeated until the thread has ended."""
 _SEVER_SECONDS = 5.0
@@ -87,6 +91,8 @@ class _Call(Generic[_T]):
         async def insist() -> None:
             began = anyio.current_time()
             with anyio.CancelScope(shield=True):
+                with anyio.move_on_after(_LET_FINISH_SECONDS):
+                    await ended.wait()
                 while not ended.is_set():
                     await to_thread.run_sync(stop, anyio.current_time() - began, limiter=limiter)
                     with anyio.move_on_after(_ASK_AGAIN_SECONDS):
@@ -95,6 +101,13 @@ class _Call(Generic[_T]):
         # In a task of its own, because `Task.cancel()` knows no shield and may come a second time.
         with anyio.CancelScope(shield=True):
             await run_in_tasks((insist,))
+
+
+async def run_whole(function: Callable[[], object]) -> None:
+    """Run ``function`` in a worker thread and wait for it, also when cancelled, by whatever way. A checkpoint."""
+    await checkpoint()
+    with anyio.CancelScope(shield=True):
+        await run_in_tasks((lambda: to_thread.run_sync(function),))
 
 
 class Transaction:
@@ -138,6 +151,9 @@ class Connections:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._idle: list[Any] = []
+        self._is_open = False
+        self._gate = threading.Lock()
+        """Held to read or change the two above."""
         self._slots = CapacityLimiter(dialect.max_connections)
         self._threads = CapacityLimiter(2 * dialect.max_connections)
         """One thread for each call, and one to interrupt it."""
@@ -148,11 +164,15 @@ class Connections:
         Raises ``Busy`` where it should be tried again.
         """
         connection = await self._connect(prepare=True)
-        self._idle = [connection]
+        with self._gate:
+            self._is_open = True
+            self._idle = [connection]
 
     async def close(self) -> None:
         """Close the connections; no call may be running. Shield it, and run it in a task of its own."""
-        idle, self._idle = self._idle, []
+        with self._gate:
+            self._is_open = False
+            idle, self._idle = self._idle, []
         await to_thread.run_sync(self._close_all, idle, limiter=self._threads)
 
     async def run(self, function: Callable[[Transaction], _T], *, whole: bool = True) -> _T:
@@ -164,33 +184,43 @@ class Connections:
         async with self._slots:
             connection = self._usable() or await self._connect()
             call = _Call[_T](lambda call: self._transact(function, connection, call, whole))
-            usable = False
+            usable, survives = True, self._dialect.survives_interrupt
+
+            def stop(seconds: float) -> None:
+                nonlocal usable
+                usable = survives
+                self._stop(connection, seconds)
+
             try:
-                value = await call.run(self._threads, lambda seconds: self._stop(connection, seconds))
-                usable = True
-                return value
-            except (Busy, CubepiError):
-                usable = True
-                raise
+                return await call.run(self._threads, stop)
             except Lost as lost:
-                raise StoreUnavailable(f"{self._dialect.name}: the connection was lost: {lost}; try again") from lost
+                usable = False
+                raise StoreUnavailable(
+                    f"{self._dialect.name}: the connection was lost, maybe after the write: {lost}; try again"
+                ) from lost
             finally:
-                usable = usable or self._dialect.survives_interrupt
-                self._give_back(connection, usable)
+                if usable:
+                    self._keep_or_close(connection)
+                else:
+                    self._dialect.close(connection)
 
     def _usable(self) -> Any:
-        while self._idle:
-            connection = self._idle.pop()
-            if self._dialect.is_alive(connection):
+        while True:
+            with self._gate:
+                connection = self._idle.pop() if self._idle else None
+            if connection is None or self._dialect.is_alive(connection):
                 return connection
             self._dialect.close(connection)
-        return None
 
-    def _give_back(self, connection: Any, usable: bool) -> None:
-        if usable and self._dialect.is_alive(connection):
+    def _keep(self, connection: Any) -> bool:
+        """Keep a connection for the next call, if it is good for one."""
+        if not self._dialect.is_alive(connection):
+            return False
+        with self._gate:
+            if not self._is_open or len(self._idle) >= self._dialect.max_connections:
+                return False
             self._idle.append(connection)
-        else:
-            self._dialect.close(connection)
+            return True
 
     def _stop(self, connection: Any, seconds: float) -> None:
         # The server may be unreachable, or the statement have ended: both show in the call itself.
@@ -227,7 +257,10 @@ class Connections:
             self._dialect.execute(connection, "rollback", {})
 
     async def _connect(self, *, prepare: bool = False) -> Any:
-        """Open a connection. Nothing is written on the way, so a cancelled attempt is left to its thread."""
+        """Open a connection. Nothing of a thread is written on the way, so a cancelled attempt is left to its thread.
+
+        What it opens is for the next call: otherwise calls with little time would open connections for ever.
+        """
         gate, abandoned, opened = threading.Lock(), False, None
 
         def connect() -> None:
@@ -235,18 +268,23 @@ class Connections:
             connection = self._opened(prepare)
             with gate:
                 opened = connection
-                if abandoned:
-                    self._dialect.close(connection)
+                if not abandoned:
+                    return
+            self._keep_or_close(connection)
 
         try:
             await to_thread.run_sync(connect, abandon_on_cancel=True, limiter=self._threads)
         except anyio.get_cancelled_exc_class():
             with gate:
-                abandoned = True
-            if opened is not None:
-                self._dialect.close(opened)
+                abandoned, ended = True, opened
+            if ended is not None:
+                self._keep_or_close(ended)
             raise
         return opened
+
+    def _keep_or_close(self, connection: Any) -> None:
+        if not self._keep(connection):
+            self._dialect.close(connection)
 
     def _opened(self, prepare: bool) -> Any:
         connection = None

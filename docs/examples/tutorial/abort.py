@@ -24,7 +24,11 @@ async def main() -> None:
         return "five past nine"
 
     provider = FauxProvider()
-    calls = [faux_tool_call("clock"), faux_tool_call("download", {"url": "a"}), faux_tool_call("download", {"url": "b"})]
+    calls = [
+        faux_tool_call("clock"),
+        faux_tool_call("download", {"url": "a"}),
+        faux_tool_call("download", {"url": "b"}),
+    ]
     provider.set_responses([faux_assistant_message(calls), "I have only the time: five past nine."])
     agent = Agent(model=provider.model("scripted"), tools=[download, clock])
 

@@ -1,0 +1,90 @@
+"""What does importing cost, and what does it load?
+
+Each import happens in a new interpreter; the cost of a bare one is taken off. ``provider`` also makes a provider and
+loads the HTTP client, which the package imports when it is first needed. The floor imports what the package stands on.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from statistics import median
+from typing import Any
+
+from measure import Row, emit, parse, parser, spread, table
+
+QUESTION = "CPU of importing the package, in milliseconds"
+FLOORS = {"package": "import anyio, pydantic", "provider": "import anyio, pydantic, httpx"}
+STATEMENTS: dict[str, dict[str, str]] = {
+    "ours": {
+        "package": "import cubepi_anyio",
+        "provider": (
+            "import cubepi_anyio, httpx; from cubepi_anyio.providers.anthropic import AnthropicProvider; "
+            "AnthropicProvider(api_key='k').model('m')"
+        ),
+    },
+    "floor": FLOORS,
+    "cubeloop": {"package": "import cubeloop", "provider": "from cubeloop.providers.anthropic import AnthropicProvider"},
+    "cubepi": {"package": "import cubepi", "provider": "from cubepi.providers.anthropic import AnthropicProvider"},
+    "pydantic_ai": {
+        "package": "import pydantic_ai",
+        "provider": "import pydantic_ai; from pydantic_ai.models.anthropic import AnthropicModel",
+    },
+    "openai_agents": {"package": "import agents", "provider": "import agents; agents.OpenAIResponsesModel"},
+    "langgraph": {"package": "from langgraph.prebuilt import create_react_agent"},
+    "agno": {"package": "from agno.agent import Agent"},
+    "strands": {"package": "from strands import Agent"},
+}
+CHILD = """
+import json, sys, time
+{statement}
+seconds = time.process_time()
+from importlib.metadata import packages_distributions
+owners = packages_distributions()
+names = {{name.partition(".")[0] for name in sys.modules}}
+print(json.dumps([seconds, sorted({{owner for name in names for owner in owners.get(name, ())}})]))
+"""
+
+
+def child(statement: str) -> tuple[float, list[str]]:
+    """CPU milliseconds of a new interpreter up to the end of ``statement``, and the distributions it has loaded."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", CHILD.format(statement=statement)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    seconds, loaded = json.loads(done.stdout.splitlines()[-1])
+    return seconds * 1000, loaded
+
+
+def measure(library: str, what: str, statement: str, rounds: int) -> Row:
+    _, loaded = child(statement)
+    _, bare_loaded = child("pass")
+    costs: dict[str, list[float]] = {"mine": [], "floor": []}
+    for _ in range(rounds):
+        bare = child("pass")[0]
+        costs["mine"].append(child(statement)[0] - bare)
+        costs["floor"].append(child(FLOORS[what])[0] - bare)
+    names = [name for name in loaded if name not in bare_loaded]
+    ratios = [mine / max(floor, 0.001) for mine, floor in zip(costs["mine"], costs["floor"], strict=True)]
+    row: dict[str, Any] = {"benchmark": "import", "library": library, "backend": "-", "size": what, "size_of": "what"}
+    row |= {"unit": "import", "rounds": rounds, "cpu_ms": round(median(costs["mine"]), 1)}
+    row |= {"cpu_ms_spread": spread(costs["mine"], 1), "floor_cpu_ms": round(median(costs["floor"]), 1)}
+    return row | {"ratio": spread(ratios), "distributions": len(names), "distribution_names": names}
+
+
+def main() -> None:
+    chosen = parse(parser(QUESTION), 7)
+    lines: list[list[object]] = [["what", "ms", "floor", "ratio", "distributions"]]
+    for what, statement in STATEMENTS.get(chosen.library, {}).items():
+        row = measure(chosen.library, what, statement, chosen.rounds)
+        emit(row)
+        ratio = f"x{row['ratio']['median']:.2f}"
+        lines.append([what, row["cpu_ms"], row["floor_cpu_ms"], ratio, row["distributions"]])
+    table(lines)
+
+
+if __name__ == "__main__":
+    main()

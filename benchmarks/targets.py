@@ -1,0 +1,98 @@
+"""What the library is meant to reach, as conditions on the rows that the programs print."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Target:
+    """One figure and its bound. ``figure`` takes the rows of one benchmark on one backend; ``nan`` if it is absent."""
+
+    benchmark: str
+    work: str
+    bound: float
+    figure: Callable[[Sequence[Row]], float]
+    sign: str = "x"
+    """``x`` marks a ratio to the floor; otherwise the unit of the figure."""
+
+    def text(self, value: float) -> str:
+        """A figure as it is printed."""
+        digits = f"{value:.2f}" if abs(value) < 20 else f"{value:.0f}"
+        return f"x{digits}" if self.sign == "x" else f"{digits} {self.sign}".rstrip()
+
+
+def ratio_at(size: object) -> Callable[[Sequence[Row]], float]:
+    """The median ratio to the floor at a size."""
+    return lambda rows: next((row["ratio"]["median"] for row in rows if row.get("size") == size), math.nan)
+
+
+def worst_ratio(rows: Sequence[Row]) -> float:
+    """The largest median ratio over the sizes."""
+    return max((row["ratio"]["median"] for row in rows if "ratio" in row), default=math.nan)
+
+
+def largest_ratio(rows: Sequence[Row]) -> float:
+    """The median ratio at the largest size."""
+    return next((row["ratio"]["median"] for row in reversed(rows) if "ratio" in row), math.nan)
+
+
+def field(key: str, **having: object) -> Callable[[Sequence[Row]], float]:
+    """A field of the first row that has it and the given others."""
+    return lambda rows: next(
+        (row[key] for row in rows if row.get(key) is not None and having.items() <= row.items()), math.nan
+    )
+
+
+def kilobytes(key: str) -> Callable[[Sequence[Row]], float]:
+    return lambda rows: field(key)(rows) / 1000
+
+
+def times_text(rows: Sequence[Row]) -> float:
+    """Bytes that each further delta of four bytes takes, as a multiple of its text."""
+    return field("bytes_per_size")(rows) / 4
+
+
+TARGETS: tuple[Target, ...] = (
+    Target("tool_calls", "tool call, 64 parallel", 2.5, ratio_at(64)),
+    Target("tool_calls", "tool call, 512 parallel", 2.5, ratio_at(512)),
+    Target("tool_calls", "tool calls: cost per call grows by size^", 0.1, field("exponent"), ""),
+    Target("turns", "turn of one call, 200 turns", 4, ratio_at(200)),
+    Target("turns", "turns: cost per turn grows by size^", 0.1, field("exponent"), ""),
+    Target("turns", "turns: memory grows by size^", 1.1, field("peak_exponent"), ""),
+    Target("deltas", "text delta, 10 000", 4, ratio_at(10_000)),
+    Target("deltas", "text delta, 50 000", 4, ratio_at(50_000)),
+    Target("deltas", "text deltas: cost per delta grows by size^", 0.1, field("exponent"), ""),
+    Target("slow_listener", "slow listener: memory for each byte of text", 3, times_text, "bytes"),
+    Target("arguments", "argument delta, 100 kB", 4, ratio_at(100_000)),
+    Target("arguments", "argument delta, 1 MB", 4, ratio_at(1_000_000)),
+    Target("arguments", "arguments: cost per delta grows by size^", 0.1, field("exponent"), ""),
+    Target("many_agents", "run, 1 000 agents at once", 4, ratio_at(1_000)),
+    Target("many_agents", "run, 5 000 agents at once", 4, ratio_at(5_000)),
+    Target("many_agents", "memory of an agent", 25, kilobytes("bytes_per_size"), "kB"),
+    Target("cancel", "abort of 64 sleeping tools", 2, ratio_at("abort")),
+    Target("cancel", "cancelled scope around 64 sleeping tools", 2, ratio_at("cancel")),
+    Target("cancel", "cancel of a silent HTTP stream", 2, ratio_at("silent stream")),
+    Target("cancel", "tasks left", 0, field("tasks_left"), "tasks"),
+    Target("import", "import cubepi_anyio", 150, field("cpu_ms", size="package"), "ms"),
+    Target("import", "with a provider", 250, field("cpu_ms", size="provider"), "ms"),
+    Target("import", "distributions", 8, field("distributions"), ""),
+    Target("wire", "10 000 wire events to a listener", 2.5, ratio_at("agent")),
+)
+
+
+def judge(rows: Sequence[Row]) -> list[tuple[Target, str, float, bool]]:
+    """Target, backend, figure and whether it is met, for each target and backend that ``rows`` tell of."""
+    found: list[tuple[Target, str, float, bool]] = []
+    for target in TARGETS:
+        of_it = [row for row in rows if row["benchmark"] == target.benchmark]
+        for backend in dict.fromkeys(row["backend"] for row in of_it):
+            value = target.figure([row for row in of_it if row["backend"] == backend])
+            if not math.isnan(value):
+                found.append((target, backend, value, value <= target.bound))
+    return found

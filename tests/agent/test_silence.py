@@ -1,0 +1,41 @@
+"""The idle time of an answer counts from its last event, whenever the one before it came."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from cubepi_anyio import Agent, MessageDraft, MessageStream, Model, RunLimits
+from cubepi_anyio.providers.base import BaseProvider
+
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual_clock]
+
+
+class Pausing(BaseProvider):
+    """Says a word after each pause, in seconds, and then nothing more."""
+
+    def __init__(self, *pauses_seconds: float) -> None:
+        super().__init__(provider_id="pausing")
+        self.pauses_seconds = pauses_seconds
+
+    async def stream(self, model: Model, messages: object, **_: object) -> MessageStream:  # type: ignore[override]
+        async def produce(stream: MessageStream) -> None:
+            draft = MessageDraft(stream)
+            for pause in self.pauses_seconds:
+                await anyio.sleep(pause)
+                await draft.text("word ")
+            await anyio.sleep_forever()
+
+        return MessageStream(produce)
+
+
+@pytest.mark.parametrize("pauses", [(1,), (1, 1), (2, 1.5, 2.5), (0, 0, 0), (0, 2.9, 0.2)])
+async def test_the_idle_time_ends_after_the_last_event(pauses: tuple[float, ...]) -> None:
+    agent = Agent(
+        model=Pausing(*pauses).model("m"), limits=RunLimits(first_token_timeout=5, idle_timeout=3, run_timeout=60)
+    )
+    began = anyio.current_time()
+    result = await agent.prompt("hi")
+    assert (result.outcome, result.limit) == ("limit", "idle_timeout")
+    assert result.text == "word " * len(pauses)
+    assert anyio.current_time() - began == pytest.approx(sum(pauses) + 3)

@@ -1,0 +1,72 @@
+"""The pages show tested code only, and every example stands on a page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from .pages import DOCS, EXAMPLES, includes_of, pages, shown_examples
+
+CODE_BLOCK = re.compile(r"^ *```(python|text)[^\n]*\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+PAGES = [str(page.relative_to(DOCS)) for page in pages()]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_code_block_is_a_file_that_tests_run(name: str) -> None:
+    by_hand = [
+        body.strip()
+        for _, body in CODE_BLOCK.findall((DOCS / name).read_text(encoding="utf-8"))
+        if not re.fullmatch(r'(?:--8<-- "docs/examples/[^"]+"\s*)+', body.strip())
+    ]
+    assert by_hand == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_what_a_page_includes_is_there(name: str) -> None:
+    assert [each for each in includes_of(DOCS / name) if not (EXAMPLES / each).is_file()] == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_an_example_is_followed_by_its_output(name: str) -> None:
+    shown = includes_of(DOCS / name)
+    lonely = [
+        each
+        for each in shown
+        if each.endswith(".py") and not each.startswith("programs/") and f"{each[:-3]}.out" not in shown
+    ]
+    assert lonely == []
+
+
+def test_every_example_stands_on_a_page() -> None:
+    shown = {each for page in pages() for each in includes_of(page)}
+    there = {str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py") if path.name != "__init__.py"}
+    assert there - shown == set()
+
+
+def test_no_output_is_left_without_its_example() -> None:
+    outputs = {path.with_suffix(".py") for path in EXAMPLES.rglob("*.out")}
+    assert outputs >= set(shown_examples())
+    assert [str(path) for path in outputs if not path.exists()] == []
+
+
+def test_every_page_can_be_reached() -> None:
+    navigation = (DOCS / "mkdocs.yml").read_text(encoding="utf-8")
+    assert [name for name in PAGES if name not in navigation] == []
+
+
+def test_pages_are_short_lines_and_whole_sentences_of_ours() -> None:
+    long = [
+        f"{page.relative_to(DOCS)}:{number}"
+        for page in pages()
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > 120 and not line.startswith(("|", " ", "[")) and "](" not in line
+    ]
+    assert long == []
+
+
+def test_a_page_is_named_once() -> None:
+    titles = [Path(page).read_text(encoding="utf-8").split("\n", 1)[0] for page in pages()]
+    assert len(set(titles)) == len(titles)
+    assert all(title.startswith("# ") for title in titles)
