@@ -15,7 +15,7 @@ from typing import Any
 from measure import Row, emit, parse, parser, spread, table
 
 QUESTION = "CPU of importing the package, in milliseconds"
-FLOORS = {"package": "import anyio, pydantic", "provider": "import anyio, pydantic, httpx"}
+FLOORS = {"package": "import anyio; from pydantic import BaseModel", "provider": "import anyio, httpx; from pydantic import BaseModel"}
 STATEMENTS: dict[str, dict[str, str]] = {
     "ours": {
         "package": "import cubepi_anyio",

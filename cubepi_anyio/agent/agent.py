@@ -11,8 +11,8 @@ from anyio.lowlevel import checkpoint
 from ..checkpointers.base import Checkpointer
 from ..checkpointers.repair import repaired
 from ..concurrency import run_in_tasks
-from ..errors import AgentBusy, NothingToResume, UsageError
-from ..hitl.channel import check_answer
+from ..errors import AgentBusy, NothingToResume, RequestTimedOut, UsageError
+from ..hitl.channel import check_answer, is_overdue
 from ..hitl.durable import DurableChannel
 from ..hooks.chain import compose
 from ..hooks.middleware import Middleware
@@ -120,18 +120,39 @@ class Agent:
     async def resume(self, *, run_id: str | None = None) -> RunResult:
         """Let the model go on from the transcript as it is, or from what is queued.
 
-        Raises ``NothingToResume`` if the transcript is empty, or ends with a finished answer and nothing is queued;
-        ``AgentBusy`` while a run goes on. A checkpoint.
+        A stored thread whose run was suspended goes on with the calls that have been answered meanwhile, or whose time
+        to be answered is over. Raises ``NothingToResume`` if the transcript is empty, or ends with a finished answer
+        and nothing is queued; ``RequestsPending`` if every call that waits still has to; ``AgentBusy`` while a run goes
+        on. A checkpoint.
         """
         self._refuse_busy("resume()")
-        if not (self._steering or self._follow_ups):
-            last = self.state.transcript[-1] if self.state.transcript else None
-            if last is None:
-                raise NothingToResume("the transcript is empty")
-            if isinstance(last, AssistantMessage) and last.stop_reason not in ("aborted", "error", "length"):
-                raise NothingToResume("the model has said its last word")
-        queued = [] if self._steering else self._follow_ups.take(self.follow_up_mode)
-        return await self._go(self._begin("resume()", run_id), queued)
+        thread = self.state.thread
+        if thread is None:
+            self._refuse_nothing_to_resume()
+        run = self._begin("resume()", run_id)
+
+        async def work() -> None:
+            if thread is not None and thread.requests:
+                waiting = _still_waiting(thread.waiting)
+                if len(waiting) == len(thread.requests):
+                    thread.refuse_waiting("resume()")
+                await finish_batch(run, waiting)
+                await self._go_on(run)
+                return
+            self._refuse_nothing_to_resume()
+            queued = [] if self._steering else self._follow_ups.take(self.follow_up_mode)
+            await run_loop(run, queued, self._steering, self._follow_ups)
+
+        return await self._execute(run, work)
+
+    def _refuse_nothing_to_resume(self) -> None:
+        if self._steering or self._follow_ups:
+            return
+        last = self.state.transcript[-1] if self.state.transcript else None
+        if last is None:
+            raise NothingToResume("the transcript is empty")
+        if isinstance(last, AssistantMessage) and last.stop_reason not in ("aborted", "error", "length"):
+            raise NothingToResume("the model has said its last word")
 
     def stream(self, prompt: str | Message | Sequence[str | Message], *, run_id: str | None = None) -> RunStream:
         """The same run as ``prompt()``, as a context manager whose iteration gives the events.
@@ -255,17 +276,18 @@ class Agent:
 
         The answer is stored, then the call it was for runs. While other calls of the batch wait, the run is suspended
         again; when none does, the model reads the results. Any process may answer.
-        Raises ``UnknownRequest``, ``AlreadyAnswered``, ``PersonError`` for an answer that does not fit the question,
-        and what ``prompt()`` raises. A checkpoint.
+        Raises ``UnknownRequest``, ``AlreadyAnswered``, ``RequestTimedOut`` (then ``resume()`` goes on without it),
+        ``InvalidAnswer`` if the answer does not fit the question, and what ``prompt()`` raises. A checkpoint.
         """
         thread = self._stored_thread("respond()")
         run = self._begin("respond()", run_id)
 
         async def work() -> None:
-            check_answer(thread.request(request_id).request, answer)
-            await thread.save_answer(request_id, answer)
-            await finish_batch(run, [request.tool_call_id for request in thread.waiting])
-            run.requests.extend(request for request in thread.waiting if request not in run.requests)
+            request = thread.request(request_id).request
+            if is_overdue(request):
+                raise RequestTimedOut(request.id, request.timeout_seconds or 0)
+            await thread.save_answer(request_id, check_answer(request, answer))
+            await finish_batch(run, _still_waiting(thread.waiting))
             await self._go_on(run)
 
         return await self._execute(run, work)
@@ -356,6 +378,11 @@ class Agent:
         self.state.error = self.state.last_outcome = None
         self._steering.clear()
         self._follow_ups.clear()
+
+
+def _still_waiting(requests: Sequence[PersonRequest]) -> list[PersonRequest]:
+    """The questions whose time is not over."""
+    return [request for request in requests if not is_overdue(request)]
 
 
 async def _on_thread(run: Run, thread: StoredThread, work: Callable[[], Awaitable[None]]) -> None:

@@ -195,6 +195,9 @@ class _Silence:
 
     def is_too_long(self) -> bool:
         """Whether the time is over; the limit is noted then."""
+        if self.counts_waits and not self.is_on:
+            # The scope ran out while events lay ready: what took so long were those who hear of them.
+            self.since = anyio.current_time()
         if anyio.current_time() < self.deadline:
             return False
         self._run.reach_limit(self._limit, self._bound or 0)

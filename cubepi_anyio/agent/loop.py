@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from ..concurrency import hear_of_swallowed_cancellation
 from ..errors import EmptyPrompt
@@ -92,6 +93,9 @@ async def execute(run: Run, work: Callable[[], Awaitable[None]]) -> RunResult:
     try:
         with run.scope:
             run.start_agent()
+            if run.native_cancels:
+                # A request that came before the run is not told from an old one by counting; here it arrives.
+                await checkpoint()
             await run.outbox.flush()
             await work()
             if run.limit is None and not run.aborted:

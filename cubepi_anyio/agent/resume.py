@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 
 from ..errors import NothingToResume
 from ..tools.outcome import CallOutcome
 from ..types.content import ToolCall
+from ..types.hitl import PersonRequest
 from ..types.messages import AssistantMessage, Message, ToolResultMessage
 from .run import Run
 from .turn import run_calls
@@ -28,33 +29,24 @@ def unanswered_calls(messages: list[Message]) -> tuple[AssistantMessage, list[To
     raise NothingToResume("every call has its result")
 
 
-async def finish_batch(run: Run, waiting: Collection[str], *, refusal: str | None = None) -> None:
+async def finish_batch(run: Run, waiting: Sequence[PersonRequest], *, refusal: str | None = None) -> None:
     """Run the calls of the last batch that need not wait any longer, or answer them with ``refusal``.
 
-    ``waiting`` are the calls that still wait for a person. The results stand in the order of the calls afterwards.
-    A checkpoint; cancelled, it leaves the turn open for settling.
+    ``waiting`` are the questions that nobody has answered in time; their calls stay suspended. The results stand in the
+    order of the calls afterwards. A checkpoint; cancelled, it leaves the turn open for settling.
     """
     answer, missing = unanswered_calls(run.messages)
     run.start_turn([])
     run.answer = answer
-    slots = run.open_calls([call for call in missing if call.id not in waiting])
-    if refusal is not None:
-        for slot in slots:
+    slots = run.open_calls(missing)
+    questions = {request.tool_call_id: request for request in waiting}
+    for slot in slots:
+        request = questions.get(slot.call.id)
+        if request is not None:
+            run.hold_back(slot, request)
+        elif refusal is not None:
             slot.outcome = CallOutcome.refused(slot.call, refusal)
     await run_calls(run, slots, answer)
     run.finish_calls()
-    _put_in_order(run.messages, answer)
     run.finish_turn()
     await run.outbox.flush()
-
-
-def _put_in_order(messages: list[Message], answer: AssistantMessage) -> None:
-    """Let the results of ``answer`` stand in the order of its calls: some were there before, some have come now."""
-    begin = messages.index(answer) + 1
-    place = {call.id: index for index, call in enumerate(answer.tool_calls)}
-    messages[begin:] = sorted(
-        messages[begin:],
-        key=lambda message: (
-            place.get(message.tool_call_id, len(place)) if isinstance(message, ToolResultMessage) else len(place)
-        ),
-    )

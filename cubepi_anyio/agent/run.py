@@ -114,6 +114,8 @@ class Run:
         self.answer: AssistantMessage | None = None
         self._results: list[ToolResultMessage] = []
         self._answered = 0
+        self._suspended: list[CallSlot] = []
+        """The calls that wait for a person."""
         self._ids = 0
         self._watchdog: Watchdog | None = None
 
@@ -384,7 +386,7 @@ class Run:
         slot.closed = True
         self._announce_call(slot)
         if outcome.request is not None:
-            self.requests.append(outcome.request)
+            self._suspend(slot, outcome.request)
         else:
             slot.answer = outcome.message(id=self._new_id(), timestamp=time.time(), run_id=self.id)
             self.outbox.keep(slot.answer)
@@ -418,10 +420,48 @@ class Run:
             self._answered += 1
             if answer is None:
                 continue  # suspended: its result comes in a later run
-            self._results.append(answer)
-            self._add(answer)
-            if self._listeners.subscriptions:
-                self.outbox.say(MessageStartEvent(answer), MessageEndEvent(answer))
+            self._add_result(answer)
+
+    def _add_result(self, answer: ToolResultMessage) -> None:
+        self._results.append(answer)
+        self._add(answer)
+        if self._listeners.subscriptions:
+            self.outbox.say(MessageStartEvent(answer), MessageEndEvent(answer))
+
+    def _suspend(self, slot: CallSlot, request: PersonRequest) -> None:
+        self.requests.append(request)
+        self._suspended.append(slot)
+
+    def hold_back(self, slot: CallSlot, request: PersonRequest) -> None:
+        """A call of a resumed batch that still waits: nothing is said of it in this run."""
+        slot.outcome = CallOutcome.suspended(slot.call, request)
+        slot.announced = slot.closed = True
+        self._suspend(slot, request)
+
+    def give_up_suspended(self) -> None:
+        """The run does not end suspended after all: the calls that wait are answered as cancelled."""
+        if not self._suspended:
+            return
+        for slot in self._suspended:
+            outcome = CallOutcome.cancelled(slot.call, self.why_ended(), started=False)
+            slot.answer = outcome.message(id=self._new_id(), timestamp=time.time(), run_id=self.id)
+            self.outbox.keep(slot.answer)
+            self._add_result(slot.answer)
+        self._suspended.clear()
+        self.requests.clear()
+        self._order_results()
+
+    def _order_results(self) -> None:
+        """Let the results of the last answer stand in the order of its calls: some may have come in another run."""
+        begin = len(self.messages)
+        while begin and isinstance(self.messages[begin - 1], ToolResultMessage):
+            begin -= 1
+        answer = self.messages[begin - 1] if begin else None
+        if isinstance(answer, AssistantMessage):
+            place = {call.id: index for index, call in enumerate(answer.tool_calls)}
+            found = [each for each in self.messages[begin:] if isinstance(each, ToolResultMessage)]
+            found.sort(key=lambda result: place.get(result.tool_call_id, len(place)))
+            self.messages[begin:] = found
 
     def finish_calls(self) -> None:
         """Close the batch: calls without an outcome were cancelled, and every result enters the transcript in order."""
@@ -431,6 +471,8 @@ class Run:
             if not slot.closed:
                 self._close_interrupted(slot)
         self._answer_calls()
+        if self.answer is not None and len(self.slots) < len(self.answer.tool_calls):
+            self._order_results()  # the others have their results from another run
         self.slots = []
         self.stop_watching()
 

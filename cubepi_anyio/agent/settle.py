@@ -30,6 +30,8 @@ async def settle(run: Run, outcome: RunOutcome) -> None:
     run.outbox.hold()
     run.finish_answer()
     run.finish_calls()
+    if outcome != "suspended":
+        run.give_up_suspended()
     run.finish_turn()
     run.finish_agent(outcome)
     if not run.outbox.drain_now() or run.on_settled is not None:

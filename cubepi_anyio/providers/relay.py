@@ -147,7 +147,7 @@ async def relay(
         return Failure(model, error)
     except anyio.get_cancelled_exc_class():  # noqa: ASYNC103 - the scopes say whose it is
         await checkpoint_if_cancelled()  # noqa: ASYNC102 - it only asks
-        return Failure(model, IncompleteStream("the provider cancelled itself"))
+        return Failure(model, IncompleteStream("the provider cancelled itself"))  # noqa: ASYNC104 - it was not ours
     held: list[StreamEvent] = []
     async with stream:
         async for event in stream:

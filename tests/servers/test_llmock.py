@@ -145,6 +145,7 @@ async def test_an_error_that_stays_is_met_once(llmock: LLMock, vendor: Vendor) -
             await llmock.queue({"type": "fail", "status": status})
             application = Application(lambda: agent_of(provider))
             error = (await application.answer(f"Fail with {status}.")).error
+            assert isinstance(error, ProviderError)
             assert type(error) is kind, status
             assert error.status_code == status
     assert [request["status"] for request in await llmock.requests()] == list(FINAL)
