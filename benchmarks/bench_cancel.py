@@ -7,6 +7,7 @@ httpx alone. CPU time from the abort until the run has returned.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from importlib import import_module
@@ -48,6 +49,7 @@ async def stopped(begin: Begin, how: str) -> Ending | None:
         with scope:
             await begin(ready.set, lambda abort: ways.setdefault("abort", abort))
         returned.set()
+        ready.set()
 
     async with anyio.create_task_group() as tasks:
         ways["cancel"] = (scope := anyio.CancelScope()).cancel
@@ -55,6 +57,8 @@ async def stopped(begin: Begin, how: str) -> Ending | None:
         await ready.wait()
         for _ in range(20):
             await anyio.lowlevel.checkpoint()
+        if returned.is_set():
+            raise RuntimeError("the run ended before it was stopped")
         if how not in ways:
             scope.cancel()
             return None
@@ -91,8 +95,9 @@ async def run_tolerant(library: Library, script: workloads.Script, tool: Any, on
     """Run; how a library tells of an abort is its own affair."""
     try:
         await library.run(script, tool, on_abort=on_abort)
-    except Exception:  # noqa: S110 - some raise, some return
-        pass
+    except Exception as error:
+        if not isinstance(error, RuntimeError | ValueError):  # a mistake of the adapter rather than an abort
+            print(f"{library.name}: the run raised {error!r}", file=sys.stderr)
 
 
 def silent_stream(listen: Callable[[str, Callable[[str], None]], Awaitable[object]], url: str) -> Begin:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -24,6 +26,9 @@ from cubepi_anyio import (
     UserMessage,
     tool,
 )
+from cubepi_anyio.checkpointers.base import Checkpointer
+from cubepi_anyio.checkpointers.memory import MemoryCheckpointer
+from cubepi_anyio.checkpointers.sqlite import SQLiteCheckpointer
 from cubepi_anyio.providers.anthropic import AnthropicProvider
 from workloads import Answer, Script, ToolBody
 
@@ -162,5 +167,26 @@ async def listen_to_provider(url: str, on_delta: Callable[[str], None]) -> None:
                 on_delta(event.delta)
 
 
+@asynccontextmanager
+async def memory_store(path: Path) -> AsyncGenerator[Checkpointer, None]:
+    async with MemoryCheckpointer() as store:
+        yield store
+
+
+@asynccontextmanager
+async def sqlite_store(path: Path) -> AsyncGenerator[Checkpointer, None]:
+    async with SQLiteCheckpointer(path) as store:
+        yield store
+
+
+async def load(store: Checkpointer) -> int:
+    """Read the thread; how many messages it has."""
+    record = await store.load("t1")
+    assert record is not None
+    return len(record.messages)
+
+
 LIBRARY = Ours()
+STORES = {"memory": memory_store, "sqlite": sqlite_store}
+LOAD = load
 WIRES = {"agent": listen_to_agent, "provider": listen_to_provider}

@@ -46,6 +46,7 @@ def picture(width: int, height: int, title: str, parts: Sequence[str]) -> str:
 
 
 def text(x: float, y: float, words: str, *, kind: str = "", anchor: str = "start") -> str:
+    """Words at a place."""
     return f'<text x="{x:g}" y="{y:g}" class="{kind}" text-anchor="{anchor}">{escape(words)}</text>'
 
 
@@ -111,14 +112,11 @@ def draw_timeline(timeline: Timeline) -> str:
     """A row for each bar, on one axis of seconds, and the abort as a line through all of them."""
     scale = WIDTH / timeline.total_seconds
     bottom = 34 + ROW * len(timeline.bars)
-    parts = [
-        part
-        for tenths in range(0, int(timeline.total_seconds * 10) + 1, 5)
-        for part in (
-            f'<line x1="{LEFT + tenths / 10 * scale:.1f}" y1="24" x2="{LEFT + tenths / 10 * scale:.1f}" y2="{bottom}"/>',
-            text(round(LEFT + tenths / 10 * scale, 1), 16, f"{tenths / 10:g} s", kind="dim", anchor="middle"),
-        )
-    ]
+    parts: list[str] = []
+    for tenths in range(0, int(timeline.total_seconds * 10) + 1, 5):
+        x = round(LEFT + tenths / 10 * scale, 1)
+        parts.append(f'<line x1="{x}" y1="24" x2="{x}" y2="{bottom}"/>')
+        parts.append(text(x, 16, f"{tenths / 10:g} s", kind="dim", anchor="middle"))
     for row, bar in enumerate(timeline.bars):
         parts += draw_bar(bar, 34 + ROW * row, scale)
     for mark in timeline.marks:
@@ -129,6 +127,7 @@ def draw_timeline(timeline: Timeline) -> str:
 
 
 def draw_bar(bar: Bar, y: int, scale: float) -> list[str]:
+    """Name, bar, and how it ended."""
     ended = bar.ended_seconds or 0.0
     kind = "model" if bar.kind == "model" else bar.ending
     x, width = LEFT + bar.began_seconds * scale, max((ended - bar.began_seconds) * scale, 1)
@@ -158,6 +157,7 @@ def children_of(task: Any) -> list[Any]:
 
 
 def descendants(task: Any) -> list[Any]:
+    """These and theirs."""
     return [each for child in children_of(task) for each in (child, *descendants(child))]
 
 
@@ -253,7 +253,8 @@ def draw_trees(trees: Sequence[tuple[str, Node]]) -> str:
 
 def draw_node(node: Node, x: int, y: int, parts: list[str]) -> int:
     """Draw a node and what is inside it; returns the next free line."""
-    parts.append(f'<rect class="{node.kind}" x="{x}" y="{y}" width="300" height="22" rx="{11 if node.kind == "task" else 2}"/>')
+    corner = 11 if node.kind == "task" else 2
+    parts.append(f'<rect class="{node.kind}" x="{x}" y="{y}" width="300" height="22" rx="{corner}"/>')
     parts.append(text(x + 12, y + 15, node.label))
     below = y + STEP
     for child in node.inside:

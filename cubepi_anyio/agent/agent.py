@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
@@ -12,8 +13,6 @@ from ..checkpointers.base import Checkpointer
 from ..checkpointers.repair import repaired
 from ..concurrency import run_in_tasks
 from ..errors import AgentBusy, NothingToResume, RequestTimedOut, UsageError
-from ..hitl.channel import check_answer, is_overdue
-from ..hitl.durable import DurableChannel
 from ..hooks.chain import compose
 from ..hooks.middleware import Middleware
 from ..providers.base import BoundModel, OnPayload, OnResponse, Provider, StreamingModel
@@ -21,6 +20,7 @@ from ..tools.definition import AgentTool, check_unique_names
 from ..types.hitl import PersonAnswer, PersonRequest
 from ..types.messages import AssistantMessage, Message
 from ..types.model import Model, ReasoningControl, ToolChoice
+from ..types.person_answers import check_answer
 from .config import AgentConfig, QueueMode, ToolExecution
 from .limits import RunLimits
 from .loop import as_messages, execute, run_loop
@@ -31,7 +31,7 @@ from .resume import finish_batch
 from .run import Run
 from .run_stream import RunStream
 from .state import AgentState
-from .thread import StoredThread
+from .thread import StoredThread, ThreadChannel
 
 __all__ = ("Agent",)
 
@@ -67,7 +67,7 @@ class Agent:
         messages: Sequence[Message] | None = None,
         checkpointer: Checkpointer | None = None,
         thread_id: str | None = None,
-        channel: DurableChannel | None = None,
+        channel: ThreadChannel | None = None,
         steering_mode: QueueMode = "one-at-a-time",
         follow_up_mode: QueueMode = "one-at-a-time",
         on_payload: OnPayload | None = None,
@@ -284,7 +284,7 @@ class Agent:
 
         async def work() -> None:
             request = thread.request(request_id).request
-            if is_overdue(request):
+            if request.is_overdue(time.time()):
                 raise RequestTimedOut(request.id, request.timeout_seconds or 0)
             await thread.save_answer(request_id, check_answer(request, answer))
             await finish_batch(run, _still_waiting(thread.waiting))
@@ -382,7 +382,8 @@ class Agent:
 
 def _still_waiting(requests: Sequence[PersonRequest]) -> list[PersonRequest]:
     """The questions whose time is not over."""
-    return [request for request in requests if not is_overdue(request)]
+    now = time.time()
+    return [request for request in requests if not request.is_overdue(now)]
 
 
 async def _on_thread(run: Run, thread: StoredThread, work: Callable[[], Awaitable[None]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Sequence
+from typing import Protocol
 
 import anyio
 
@@ -16,12 +17,20 @@ from ..types.hitl import PersonAnswer, PersonRequest
 from ..types.json import JsonObject
 from ..types.messages import Message, ToolResultMessage
 
-__all__ = ("LEASE_SECONDS", "StoredThread")
+__all__ = ("LEASE_SECONDS", "StoredThread", "ThreadChannel")
 
 _log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 60.0
 """How long a claim outlives a process that died; a living one renews it three times in that time."""
+
+
+class ThreadChannel(Protocol):
+    """A channel that keeps its questions in the thread of its agent; ``hitl.DurableChannel`` is one."""
+
+    def bind(self, journal: StoredThread) -> None:
+        """Keep the questions in ``journal`` from now on."""
+        ...
 
 
 class StoredThread:

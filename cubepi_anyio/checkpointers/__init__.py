@@ -1,9 +1,8 @@
-"""Stores of threads: the protocol, the one in memory, and the repair of what a killed process left."""
+"""Stores of threads: the protocol, and the repair of what a killed process left."""
 
 from .base import Checkpointer as Checkpointer
 from .base import RunClaim as RunClaim
 from .base import RunEnd as RunEnd
 from .base import StoredRequest as StoredRequest
 from .base import ThreadRecord as ThreadRecord
-from .memory import MemoryCheckpointer as MemoryCheckpointer
 from .repair import repaired as repaired

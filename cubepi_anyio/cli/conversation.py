@@ -47,7 +47,8 @@ class Conversation:
         self.options = options
         self.screen = screen
         self.model_name: str = options.model
-        self.consent = Consent(NEED_CONSENT if options.yes else options.allow, can_ask=sys.stdin.isatty())
+        can_ask = sys.stdin.isatty() and sys.stdout.isatty()
+        self.consent = Consent(NEED_CONSENT if options.yes else options.allow, can_ask=can_ask)
         self._channel = AskingChannel(lambda text: screen.write(Span(text)))
         self._store = _store(options.thread)
         self._thread_id: str | None = None
@@ -55,7 +56,15 @@ class Conversation:
         self._agent: Agent | None = None
 
     def __enter__(self) -> Self:
-        """Have the model ready. Raises ``UsageError`` for one that cannot be asked."""
+        """Have the model ready, and the stored conversation read. Raises ``UsageError`` if the model cannot be asked."""
+        try:
+            self._open()
+        except BaseException:
+            self._opened.close()
+            raise
+        return self
+
+    def _open(self) -> None:
         if self.model_name.partition(":")[0] == "local":
             self.say("Starting the local model ...", "dim")
         model = self._opened.enter_context(open_model(model_settings(self.options)))
@@ -64,7 +73,6 @@ class Conversation:
         self._agent = self._new_agent(model)
         if self._store is not None:
             anyio.run(_load, self._store, self._agent, backend=self.options.backend)
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -178,7 +186,8 @@ class Conversation:
 
     def _greeting(self) -> Iterator[Line]:
         tools = ", ".join(tool.name for tool in self.agent.state.tools) or "no tools"
-        yield as_line(Span(self.model_name, "strong"), Span(f"  on {self.options.backend}, with {tools}", "dim"))
+        yield as_line(Span(self.model_name, "strong"))
+        yield as_line(Span(f"on {self.options.backend}, with {tools}", "dim"))
         if self.agent.state.messages:
             yield as_line(
                 Span(f"The conversation goes on after {counted(len(self.agent.state.messages), 'message')}.", "dim")

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import anyio
 
 from .. import Agent, AgentEvent, CubepiError, RunResult, UsageError
+from ..providers.base import StreamingModel
 from .agents import Consent, make_agent, model_settings, options_fault
 from .conversation_view import ConversationView, Piece
 from .file_tools import NEED_CONSENT
@@ -23,7 +23,7 @@ from .json_events import event_line, result_line
 from .leaving import kill_child_groups
 from .models import open_model
 from .options import add_agent_options, leave_with_usage, seconds_option
-from .screen import PlainScreen
+from .screen import PlainScreen, show_what_cannot_be_encoded
 from .text import Span, as_line, printable
 from .turn import AskingChannel, TurnDisplay, run_turn
 
@@ -77,15 +77,13 @@ class _OneRun:
         self._options = options
         self._answers = PlainScreen(sys.stdout)
         self._progress = PlainScreen(sys.stderr)
-        for stream in (sys.stdout, sys.stderr):
-            reconfigure: Callable[..., None] | None = getattr(stream, "reconfigure", None)
-            if reconfigure is not None:
-                reconfigure(errors="replace")
+        show_what_cannot_be_encoded(sys.stdout)
+        self._reader_has_gone = False
         self._is_streamed = sys.stdout.isatty() and not options.json
         view = ConversationView(self._progress.glyphs, has_region=False, show_thinking=False)
         self._display = TurnDisplay(self._progress, view, self._show)
 
-    def run(self, prompt: str, model: Any) -> int:
+    def run(self, prompt: str, model: StreamingModel) -> int:
         options = self._options
         channel = AskingChannel(lambda text: self._progress.write(Span(text)))
         can_ask = sys.stdin.isatty() and sys.stdout.isatty() and not options.json and options.prompt != "-"
@@ -104,10 +102,17 @@ class _OneRun:
             if self._is_streamed:
                 self._answers.write(*piece.spans)
         elif not self._options.quiet:
-            self._progress.print(piece.spans) if piece.is_line else self._progress.write(*piece.spans)
+            self._progress.write(*piece.spans, *([Span("\n")] if piece.is_line else []))
 
     def _write_event(self, event: AgentEvent) -> None:
-        self._answers.write(Span(f"{event_line(event)}\n"))
+        if self._reader_has_gone:
+            return
+        try:
+            self._answers.write(Span(f"{event_line(event)}\n"))
+        except BrokenPipeError:
+            # Raised once, it ends the run; the events of its settling have nobody to be shown to.
+            self._reader_has_gone = True
+            raise
 
     def _finish(self, result: RunResult) -> None:
         if self._options.json:

@@ -18,6 +18,7 @@ __all__ = (
     "PlainScreen",
     "Screen",
     "open_screen",
+    "show_what_cannot_be_encoded",
 )
 
 RICH_HINT = "For a live display: pip install 'cubepi-anyio[cli]'"
@@ -75,7 +76,7 @@ def open_screen(*, colour: bool) -> Screen:
     without any escape code. ``colour`` is overruled by ``NO_COLOR``.
     """
     out: TextIO = sys.stdout
-    _show_what_cannot_be_encoded(out)
+    show_what_cannot_be_encoded(out)
     if not out.isatty() or os.environ.get("TERM", "") in ("dumb", "unknown"):
         return PlainScreen(out)
     if find_spec("rich") is None:
@@ -83,7 +84,7 @@ def open_screen(*, colour: bool) -> Screen:
     return LiveScreen(out, colour=colour and not os.environ.get("NO_COLOR"))
 
 
-def _show_what_cannot_be_encoded(out: object) -> None:
+def show_what_cannot_be_encoded(out: object) -> None:
     """Have characters that the encoding lacks, as in the name of a file, replaced and not raised."""
     if isinstance(out, io.TextIOWrapper):
         out.reconfigure(errors="replace")

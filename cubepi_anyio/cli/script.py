@@ -57,7 +57,10 @@ def _reply(path: str, number: int, answer: object) -> FauxReply:
     fields = cast("dict[str, Any]", answer)
     if "error" in fields:
         return ProviderUnavailable(str(fields["error"]), provider="faux", model="script")
-    return FauxResponse(_blocks(fields), stall_after_deltas=fields.get("stall_after_deltas"))
+    try:
+        return FauxResponse(_blocks(fields), stall_after_deltas=fields.get("stall_after_deltas"))
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise UsageError(f"answer {number} of {printable(path)} cannot be played: {error!r}") from error
 
 
 def _blocks(fields: dict[str, Any]) -> list[str | AssistantContent]:

@@ -1,6 +1,6 @@
 """Ask a person: channels, the middleware that asks before a tool runs, and the tool with which a model asks."""
 
-from .answers import check_answer as check_answer
+from ..types.person_answers import check_answer as check_answer
 from .approval import ApprovalPolicy as ApprovalPolicy
 from .approval import ConfirmToolCall as ConfirmToolCall
 from .ask_user import ask_user_tool as ask_user_tool

@@ -26,9 +26,9 @@ from ..types.hitl import (
     RequestPayload,
 )
 from ..types.json import JsonObject
-from .answers import check_answer as check_answer
+from ..types.person_answers import check_answer
 
-__all__ = ("DEFAULT_TIMEOUT", "Channel", "UseDefault", "answered_in_time", "check_answer", "is_overdue")
+__all__ = ("DEFAULT_TIMEOUT", "Channel", "UseDefault", "answered_in_time", "is_overdue")
 
 
 class UseDefault(Enum):
@@ -143,4 +143,4 @@ def answered_in_time(request: PersonRequest) -> Generator[None, None, None]:
 
 def is_overdue(request: PersonRequest) -> bool:
     """Whether the time of a question is over, by the clock on the wall: its asker may be another process."""
-    return request.timeout_seconds is not None and time.time() >= request.created_at + request.timeout_seconds
+    return request.is_overdue(time.time())

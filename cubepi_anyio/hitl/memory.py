@@ -13,7 +13,7 @@ from anyio.lowlevel import checkpoint
 
 from ..errors import AlreadyAnswered, PersonError, RequestTimedOut, RequestWithdrawn, UnknownRequest
 from ..types.hitl import PersonAnswer, PersonRequest
-from .answers import check_answer
+from ..types.person_answers import check_answer
 from .channel import Channel
 
 __all__ = ("MemoryChannel", "RequestEnding", "Requests")

@@ -24,7 +24,8 @@ from ..types.hitl import (
     Question,
 )
 from ..types.json import JsonObject
-from .channel import Channel, answered_in_time, check_answer
+from ..types.person_answers import check_answer
+from .channel import Channel, answered_in_time
 
 try:
     import termios

@@ -8,7 +8,4 @@ from .definition import ToolContext as ToolContext
 from .definition import check_unique_names as check_unique_names
 from .outcome import CallEnding as CallEnding
 from .outcome import CallOutcome as CallOutcome
-from .process import ProcessOutput as ProcessOutput
-from .process import ProcessResult as ProcessResult
-from .process import run_process as run_process
 from .validation import ArgumentsInvalid as ArgumentsInvalid

@@ -89,6 +89,10 @@ class PersonRequest(_Value):
     timeout_seconds: float | None = None
     """How long the question stands; ``None`` for ever."""
 
+    def is_overdue(self, now: float) -> bool:
+        """Whether the time of the question is over at ``now``, in seconds since the epoch."""
+        return self.timeout_seconds is not None and now >= self.created_at + self.timeout_seconds
+
 
 class ApproveAnswer(_Value):
     """What a person decided about a call."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import Any
 
@@ -159,3 +160,22 @@ async def test_a_stopped_run_keeps_what_it_was_told_in_the_order_any_vendor_take
     assert [message.role for message in asked] == [*made.roles[:4], "user"]
     assert isinstance(asked[1], AssistantMessage)
     assert [message.tool_call_id for message in asked if isinstance(message, ToolResultMessage)] == ["c1", "c2"]
+
+
+@on_asyncio
+async def test_a_task_that_was_cancelled_before_its_run_hears_of_it_and_asks_no_model() -> None:
+    """B5d of the reference: the cancellation is not taken for one that the provider aimed at itself."""
+    made = bench("never")
+
+    async def prompt() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await made.agent.prompt("hi")
+
+    task = asyncio.create_task(prompt())
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert task.cancelled()
+    assert (made.provider.call_count, made.labels) == (0, ["agent_start", "agent_end:aborted"])
+    await assert_well_ended(made)

@@ -81,6 +81,12 @@ def at_terminal(*arguments: str, program: Sequence[str] = MODULE, **changes: str
         os.close(master)
 
 
+def has_ended(pid: int) -> bool:
+    """Whether a process is no more, or only waits for somebody to reap it."""
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, encoding="utf-8", check=False)
+    return state.stdout.strip()[:1] in ("", "Z")
+
+
 def script(folder: Path, *answers: Any) -> str:
     """Write what the model will say; returns its name for ``--model``."""
     path = folder / "script.json"

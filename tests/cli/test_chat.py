@@ -13,7 +13,7 @@ if sys.platform == "win32":
     pytest.skip("signals and terminals are those of POSIX", allow_module_level=True)
 
 from tests.cli.child import DEADLINE_SECONDS, MODULE, environment, run_command
-from tests.cli.talking import CTRL_C, CTRL_D, at_terminal, calls, on_both, script
+from tests.cli.talking import CTRL_C, CTRL_D, at_terminal, calls, has_ended, on_both, script
 
 needs_rich = pytest.mark.skipif(find_spec("rich") is None, reason="rich is not installed")
 ESCAPE = "\x1b"
@@ -34,12 +34,6 @@ def chat_through_pipe(lines: str, *arguments: str) -> subprocess.CompletedProces
     )
 
 
-def has_ended(pid: int) -> bool:
-    """Whether a process is no more, or only waits for somebody to reap it."""
-    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, encoding="utf-8", check=False)
-    return state.stdout.strip()[:1] in ("", "Z")
-
-
 # --- talking -----------------------------------------------------------------------------------
 
 
@@ -47,7 +41,7 @@ def has_ended(pid: int) -> bool:
 def test_a_conversation_goes_back_and_forth_and_ctrl_d_leaves_it(tmp_path: Path, backend: str) -> None:
     model = script(tmp_path, {"thinking": "They greet me.", "text": "Hello.\nWho are you?"}, "Nice to meet you.")
     with at_terminal("chat", "-m", model, "--backend", backend, "--cwd", str(tmp_path)) as person:
-        person.expect(f"{model}  on {backend}, with read_file, list_files, search, write_file, run_process")
+        person.expect(f"{model}\r\non {backend}, with read_file, list_files, search, write_file, run_process")
         person.say("hi")
         person.expect("They greet me.\r\nHello.\r\nWho are you?\r\n(")
         person.expect(" tokens read, 9 written, ")

@@ -63,7 +63,7 @@ def test_on_a_terminal_the_answer_is_written_as_it_comes(tmp_path: Path, backend
 def test_the_prompt_may_come_from_standard_input() -> None:
     done = subprocess.run(
         [sys.executable, *MODULE, "run", "-m", "faux", "-"],
-        input="hello\nthere\n".encode(),
+        input=b"hello\nthere\n",
         capture_output=True,
         timeout=DEADLINE_SECONDS,
         check=False,

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cubepi_anyio.checkpointers import Checkpointer, MemoryCheckpointer, RunClaim
+from cubepi_anyio.checkpointers import Checkpointer, RunClaim
+from cubepi_anyio.checkpointers.memory import MemoryCheckpointer
 from cubepi_anyio.checkpointers.mysql import MySQLCheckpointer
 from cubepi_anyio.checkpointers.postgres import PostgresCheckpointer
 from cubepi_anyio.checkpointers.sqlite import SQLiteCheckpointer

@@ -37,7 +37,8 @@ from cubepi_anyio import (
     faux_tool_call,
     tool_cycle_faults,
 )
-from cubepi_anyio.checkpointers import MemoryCheckpointer, repaired
+from cubepi_anyio.checkpointers import repaired
+from cubepi_anyio.checkpointers.memory import MemoryCheckpointer
 from cubepi_anyio.testing import EndedRun, Scenario
 
 THOROUGH = bool(os.environ.get("CUBEPI_ANYIO_THOROUGH_SWEEPS"))

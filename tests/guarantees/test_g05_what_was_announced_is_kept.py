@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from cubepi_anyio import Agent, AgentEvent, AgentTool, FauxProvider, Message, ToolResultMessage, faux_tool_call
-from cubepi_anyio.checkpointers import MemoryCheckpointer
+from cubepi_anyio.checkpointers.memory import MemoryCheckpointer
 from cubepi_anyio.testing import check_transcript
 
 from .scenarios import Nothing, agent_with, stored_thread

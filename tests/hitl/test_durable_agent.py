@@ -13,7 +13,8 @@ import anyio
 import pytest
 
 from cubepi_anyio import Agent, AgentTool, FauxProvider, Message, faux_assistant_message, faux_tool_call
-from cubepi_anyio.checkpointers import Checkpointer, MemoryCheckpointer
+from cubepi_anyio.checkpointers import Checkpointer
+from cubepi_anyio.checkpointers.memory import MemoryCheckpointer
 from cubepi_anyio.checkpointers.sqlite import SQLiteCheckpointer
 from cubepi_anyio.errors import (
     AlreadyAnswered,

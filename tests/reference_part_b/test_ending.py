@@ -22,7 +22,7 @@ from cubepi_anyio import (
     TextContent,
     UserMessage,
 )
-from cubepi_anyio.checkpointers import MemoryCheckpointer
+from cubepi_anyio.checkpointers.memory import MemoryCheckpointer
 from cubepi_anyio.hooks import Middleware
 from cubepi_anyio.providers.openai import OpenAIProvider
 from tests.providers.loopback import HEAD, Connection, chunk, serve

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from cubepi_anyio import AssistantMessage, FauxResponse, ToolResultMessage, faux_assistant_message, faux_tool_call
-from cubepi_anyio.checkpointers import MemoryCheckpointer
+from cubepi_anyio.checkpointers.memory import MemoryCheckpointer
 from cubepi_anyio.hooks import Middleware, TurnAction
 from tests.support.agents import assert_well_ended, bench, calling, saying, sleeping
 from tests.tools.ways import end_call

@@ -28,7 +28,7 @@ from cubepi_anyio import (
     faux_tool_call,
     tool_cycle_faults,
 )
-from cubepi_anyio.tools import run_process
+from cubepi_anyio.tools.process import run_process
 
 
 class Nothing(BaseModel):

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from cubepi_anyio.tools import ProcessOutput, ProcessResult, run_process
+from cubepi_anyio.tools.process import ProcessOutput, ProcessResult, run_process
 from tests.support.agents import NoParams, assert_well_ended, bench, calling, running_tasks, tool_of
 from tests.support.backends import on_asyncio
 

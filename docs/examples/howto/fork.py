@@ -3,7 +3,7 @@
 import anyio
 
 from cubepi_anyio import Agent, FauxProvider
-from cubepi_anyio.checkpointers import MemoryCheckpointer
+from cubepi_anyio.checkpointers.memory import MemoryCheckpointer
 
 
 async def main() -> None:
