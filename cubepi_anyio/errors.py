@@ -131,7 +131,7 @@ class AgentBusy(UsageError):
     """
 
     def __init__(self, attempted: str) -> None:
-        self.attempted = attempted
+        self.attempted: str = attempted
         super().__init__(
             f"{attempted}: this agent is in the middle of a run; wait for it with wait_for_idle(), "
             "end it with abort(), or speak into it with steer() or follow_up()"
@@ -149,7 +149,7 @@ class NothingToResume(UsageError):
     """``resume()`` needs a transcript whose last word is not the model's, or a queued message."""
 
     def __init__(self, why: str) -> None:
-        self.why = why
+        self.why: str = why
         super().__init__(f"nothing to resume: {why}; use prompt() to say something new")
 
 
@@ -157,7 +157,8 @@ class RequestsPending(UsageError):
     """The thread waits for a person; it goes on with ``respond()``, or with ``withdraw_requests()``."""
 
     def __init__(self, attempted: str, request_ids: Sequence[str]) -> None:
-        self.attempted, self.request_ids = attempted, tuple(request_ids)
+        self.attempted: str = attempted
+        self.request_ids: tuple[str, ...] = tuple(request_ids)
         super().__init__(
             f"{attempted}: the thread waits for a person's answer to {', '.join(map(repr, request_ids))}; "
             "give it with respond(), or give the questions up with withdraw_requests()"
@@ -172,7 +173,7 @@ class FauxQueueEmpty(UsageError):
     """The faux model was called once more than it has responses for."""
 
     def __init__(self, call_count: int) -> None:
-        self.call_count = call_count
+        self.call_count: int = call_count
         super().__init__(
             f"call {call_count} of the faux model finds no response in its queue; "
             "queue one for each model call with set_responses() or append_responses()"
@@ -183,7 +184,8 @@ class ToolDefinitionError(UsageError, TypeError):
     """A tool cannot be offered to a model as it is defined; raised when it is constructed."""
 
     def __init__(self, tool_name: str, problem: str) -> None:
-        self.tool_name, self.problem = tool_name, problem
+        self.tool_name: str = tool_name
+        self.problem: str = problem
         super().__init__(f"tool {tool_name!r}: {problem}")
 
 
@@ -205,7 +207,7 @@ class RunAborted(RunEnded):
     """``abort()`` ended the run; ``reason`` is what it was given."""
 
     def __init__(self, reason: str | None) -> None:
-        self.reason = reason
+        self.reason: str | None = reason
         super().__init__("the run was aborted" + (f": {reason}" if reason else ""))
 
 
@@ -220,7 +222,8 @@ class RunLimitReached(RunEnded):
     """A limit of ``RunLimits`` ended the run; the work so far is kept and the agent can go on."""
 
     def __init__(self, limit: str, bound: float) -> None:
-        self.limit, self.bound = limit, bound
+        self.limit: str = limit
+        self.bound: float = bound
         super().__init__(f"the run reached {limit}={bound:g}; raise the limit and resume(), or leave it at that")
 
 
@@ -246,10 +249,13 @@ class ProviderError(CubepiError):
         request_id: str | None = None,
         retry_after_seconds: float | None = None,
     ) -> None:
-        self.message = message
-        self.provider, self.model = provider, model
-        self.status_code, self.error_code, self.request_id = status_code, error_code, request_id
-        self.retry_after_seconds = retry_after_seconds
+        self.message: str = message
+        self.provider: str = provider
+        self.model: str = model
+        self.status_code: int | None = status_code
+        self.error_code: str | None = error_code
+        self.request_id: str | None = request_id
+        self.retry_after_seconds: float | None = retry_after_seconds
         super().__init__(message)
 
     def __str__(self) -> str:
@@ -272,7 +278,7 @@ class ProviderUnavailable(ProviderError):
     """The vendor cannot answer now (5xx, or no connection). The same request may work later."""
 
     def __init__(self, message: str, *, errors: Sequence[Exception] = (), **fields: object) -> None:
-        self.errors = tuple(errors)
+        self.errors: tuple[Exception, ...] = tuple(errors)
         """What each attempt ended with, where several models or attempts were tried."""
         super().__init__(message, **fields)  # type: ignore[arg-type]
 
@@ -324,7 +330,8 @@ class StructuredOutputError(ProviderError):
     """
 
     def __init__(self, message: str, *, problem: str = "", answer: str = "", **fields: Any) -> None:
-        self.problem, self.answer = problem, answer
+        self.problem: str = problem
+        self.answer: str = answer
         super().__init__(message, **fields)
 
 
@@ -339,7 +346,8 @@ class RequestTimedOut(PersonError, TimeoutError):
     """Nobody answered within the time the question was given. Ask again, or give it longer."""
 
     def __init__(self, request_id: str, seconds: float) -> None:
-        self.request_id, self.seconds = request_id, seconds
+        self.request_id: str = request_id
+        self.seconds: float = seconds
         super().__init__(f"nobody answered the question {request_id!r} within {seconds:g} seconds")
 
 
@@ -347,7 +355,8 @@ class RequestWithdrawn(PersonError):
     """The question was taken back before anybody answered it; ``reason`` says why, where a reason was given."""
 
     def __init__(self, request_id: str, reason: str = "") -> None:
-        self.request_id, self.reason = request_id, reason
+        self.request_id: str = request_id
+        self.reason: str = reason
         super().__init__(f"the question {request_id!r} was withdrawn{f': {reason}' if reason else ''}")
 
 
@@ -355,7 +364,8 @@ class InvalidAnswer(PersonError, ValueError):
     """An answer does not fit its question. Nothing was decided by it, and the question still stands."""
 
     def __init__(self, request_id: str, problem: str) -> None:
-        self.request_id, self.problem = request_id, problem
+        self.request_id: str = request_id
+        self.problem: str = problem
         super().__init__(f"this does not answer the question {request_id!r}: {problem}")
 
 
@@ -363,7 +373,7 @@ class UnknownRequest(PersonError):
     """There is no question of that id: it never was, it was withdrawn, or its time is over."""
 
     def __init__(self, request_id: str) -> None:
-        self.request_id = request_id
+        self.request_id: str = request_id
         super().__init__(f"no question {request_id!r} waits for an answer; ask for those that do and use their ids")
 
 
@@ -371,7 +381,7 @@ class AlreadyAnswered(PersonError):
     """The question has an answer; the first one stands."""
 
     def __init__(self, request_id: str) -> None:
-        self.request_id = request_id
+        self.request_id: str = request_id
         super().__init__(f"the question {request_id!r} has been answered already, and the first answer stands")
 
 
@@ -397,7 +407,9 @@ class StoreCorrupt(StoreError):
     """
 
     def __init__(self, thread_id: str, row: str, problem: str) -> None:
-        self.thread_id, self.row, self.problem = thread_id, row, problem
+        self.thread_id: str = thread_id
+        self.row: str = row
+        self.problem: str = problem
         where = f"thread {thread_id!r}, {row}" if thread_id else row
         way_out = "; mend or delete the row, or fork before it" if thread_id else ""
         super().__init__(f"{where}: {problem}{way_out}")
@@ -407,7 +419,7 @@ class _ThreadError(StoreError):
     _sentence = ""
 
     def __init__(self, thread_id: str) -> None:
-        self.thread_id = thread_id
+        self.thread_id: str = thread_id
         super().__init__(self._sentence.format(thread=repr(thread_id)))
 
 
@@ -439,7 +451,8 @@ class RunIdTaken(StoreError):
     """A run of that id has ended on this thread; an id names one run."""
 
     def __init__(self, thread_id: str, run_id: str) -> None:
-        self.thread_id, self.run_id = thread_id, run_id
+        self.thread_id: str = thread_id
+        self.run_id: str = run_id
         super().__init__(f"thread {thread_id!r} has had a run {run_id!r}; give each run an id of its own")
 
 
@@ -447,5 +460,6 @@ class RunNotEnded(StoreError):
     """There is no run of that id on the thread, or it has not ended."""
 
     def __init__(self, thread_id: str, run_id: str) -> None:
-        self.thread_id, self.run_id = thread_id, run_id
+        self.thread_id: str = thread_id
+        self.run_id: str = run_id
         super().__init__(f"thread {thread_id!r} has no ended run {run_id!r} to copy up to")

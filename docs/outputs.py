@@ -19,7 +19,7 @@ def shown_examples() -> list[Path]:
     return sorted(
         path
         for path in EXAMPLES.rglob("*.py")
-        if path.parent.name != "programs" or path.stem in ("nursery", "crawler", "duel", "survive")
+        if path.parent.name != "programs" or path.stem in ("nursery", "with_asyncio", "crawler", "duel", "survive")
     )
 
 

@@ -22,7 +22,9 @@ def public_modules() -> dict[str, list[str]]:
 
 
 def on_config(config: Any) -> Any:
-    """Put the pages into the navigation."""
+    """Put the pages into the navigation; that of the benchmarks only where it is there."""
+    if Path(config.docs_dir, "performance.md").exists():
+        config.nav.insert(4, {"Performance": "performance.md"})
     config.nav.append({"Reference": [{room: f"reference/{room}.md"} for room in public_modules()]})
     return config
 

@@ -82,7 +82,7 @@ class Agent:
                     "a durable channel keeps its questions in the thread: give checkpointer= and thread_id="
                 )
             channel.bind(thread)
-        self.state = AgentState(
+        self.state: AgentState = AgentState(
             model=_bound(model, provider),
             system_prompt=system_prompt,
             tools=tools or (),
@@ -90,7 +90,7 @@ class Agent:
             messages=repaired(messages)[0] if messages else [],
             thread=thread,
         )
-        self.limits = limits or RunLimits()
+        self.limits: RunLimits = limits or RunLimits()
         self.tool_choice = tool_choice
         self.tool_execution: ToolExecution = tool_execution
         self.steering_mode: QueueMode = steering_mode

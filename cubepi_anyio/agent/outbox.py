@@ -65,7 +65,7 @@ class ListenerList:
 
     def __init__(self) -> None:
         self.subscriptions: tuple[_Subscription, ...] = ()
-        self.has_async = False
+        self.has_async: bool = False
         """Whether one of them is known to be async."""
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
@@ -110,7 +110,7 @@ class Outbox:
         self._lock: anyio.Lock | None = None
         self._held = False
         self._is_broken = False
-        self.waiting = False
+        self.waiting: bool = False
         """Whether something is to be handed on by ``flush``."""
 
     @property

@@ -67,7 +67,7 @@ class Run:
         store: MessageStore | None = None,
         extra: JsonObject | None = None,
     ) -> None:
-        self.id = run_id or uuid4().hex
+        self.id: str = run_id or uuid4().hex
         # A caller may give the same run id twice; message ids are unique all the same.
         self._id_prefix = uuid4().hex if run_id else self.id
         self.config = config
@@ -75,13 +75,13 @@ class Run:
         """The transcript. The run appends to it and never changes what is there."""
         self.new_messages: list[Message] = []
         """What the run has added to the transcript."""
-        self.signal = AbortSource()
-        self.scope = CancelScope()
+        self.signal: AbortSource = AbortSource()
+        self.scope: CancelScope = CancelScope()
         self._listeners = listeners
-        self.outbox = Outbox(listeners, self.signal, store)
+        self.outbox: Outbox = Outbox(listeners, self.signal, store)
         self.phase: RunPhase = "loading"
         self.outcome: RunOutcome = "completed"
-        self.aborted = False
+        self.aborted: bool = False
         self.abort_reason: str | None = None
         self.limit: tuple[str, float] | None = None
         self.deadlines: dict[str, tuple[CancelScope, float]] = {}
@@ -90,17 +90,17 @@ class Run:
         """The model's error that ended the run."""
         self.fatal: BaseException | None = None
         """An error, not a tool's and not the model's, that was noticed where it could not be raised."""
-        self.usage = Usage()
-        self.turn = 0
-        self.tool_calls = 0
+        self.usage: Usage = Usage()
+        self.turn: int = 0
+        self.tool_calls: int = 0
         self.extra: JsonObject = extra if extra is not None else {}
         """The thread's own notes; hooks may change them."""
         self.requests: list[PersonRequest] = []
         """The questions that calls of this run wait for."""
-        self.last_text = ""
+        self.last_text: str = ""
         self.on_settled: Callable[[RunOutcome], Awaitable[None]] | None = None
         """Called when everything is stored and announced, or given up: gives the thread back."""
-        self.native_cancels = native_cancel_requests()
+        self.native_cancels: int = native_cancel_requests()
 
         self.stream: MessageStream | None = None
         self.slots: list[CallSlot] = []

@@ -27,7 +27,7 @@ class SQLiteCheckpointer(SQLCheckpointer):
     """
 
     def __init__(self, path: str | os.PathLike[str], *, busy_timeout_seconds: float = 5.0) -> None:
-        self.path = os.fspath(path)
+        self.path: str = os.fspath(path)
         super().__init__(_SQLite(self.path), busy_timeout_seconds)
 
     def __repr__(self) -> str:

@@ -28,7 +28,7 @@ class Consent:
     """Which tools run without asking. What a person allows later is added to ``allowed``."""
 
     def __init__(self, allowed: Collection[str], *, can_ask: bool) -> None:
-        self.allowed = set(allowed)
+        self.allowed: set[str] = set(allowed)
         self._can_ask = can_ask
 
     def decide(self, call: BeforeToolCallContext) -> PolicyDecision:

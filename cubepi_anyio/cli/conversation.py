@@ -48,7 +48,7 @@ class Conversation:
         self.screen = screen
         self.model_name: str = options.model
         can_ask = sys.stdin.isatty() and sys.stdout.isatty()
-        self.consent = Consent(NEED_CONSENT if options.yes else options.allow, can_ask=can_ask)
+        self.consent: Consent = Consent(NEED_CONSENT if options.yes else options.allow, can_ask=can_ask)
         self._channel = AskingChannel(lambda text: screen.write(Span(text)))
         self._store = _store(options.thread)
         self._thread_id: str | None = None

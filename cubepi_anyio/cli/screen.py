@@ -98,7 +98,7 @@ class PlainScreen:
     def __init__(self, out: TextIO, *, hint: str = "") -> None:
         self._out = out
         self.hint = hint
-        self.glyphs = glyphs_for(out.encoding or "ascii")
+        self.glyphs: Glyphs = glyphs_for(out.encoding or "ascii")
 
     @property
     def width(self) -> int:
@@ -138,7 +138,7 @@ class LiveScreen:
         )
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
         self._touched = False
-        self.glyphs = glyphs_for(out.encoding or "ascii")
+        self.glyphs: Glyphs = glyphs_for(out.encoding or "ascii")
 
     @property
     def width(self) -> int:

@@ -48,7 +48,7 @@ class SlashCommands:
 
     def __init__(self, conversation: Talk) -> None:
         self._conversation = conversation
-        self.has_quit = False
+        self.has_quit: bool = False
         """Whether the person wants to leave."""
         self._commands: dict[str, tuple[str, str, Callable[[str], None]]] = {
             "help": ("", "this list", self._help),

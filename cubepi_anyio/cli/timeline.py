@@ -80,7 +80,7 @@ class TimelineRecorder:
     """Hears the events of one run, each with its time in seconds on any clock, and keeps its ``timeline``."""
 
     def __init__(self) -> None:
-        self.timeline = Timeline()
+        self.timeline: Timeline = Timeline()
         self._began: float | None = None
         self._turn = 0
         self._answer: Bar | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -25,7 +25,7 @@ _DESCRIPTION = (
 class AskedOption(BaseModel):
     """An answer to choose."""
 
-    model_config = ConfigDict(extra="forbid", defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", defer_build=True)
 
     label: str = Field(min_length=1, description="The answer, in a few words.")
     description: str = Field("", description="What choosing it means.")
@@ -35,7 +35,7 @@ class AskedOption(BaseModel):
 class AskedQuestion(BaseModel):
     """A question: free text, or a choice where options are given."""
 
-    model_config = ConfigDict(extra="forbid", defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", defer_build=True)
 
     prompt: str = Field(min_length=1, description="The question, as the user reads it.")
     key: str = Field("", description="A short name for the answer; every question needs another one.")
@@ -55,7 +55,7 @@ class AskedQuestion(BaseModel):
 class AskUserParams(BaseModel):
     """What a model calls ``ask_user`` with."""
 
-    model_config = ConfigDict(extra="forbid", defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", defer_build=True)
 
     questions: list[AskedQuestion] = Field(min_length=1, description="What to ask, in order.")
 

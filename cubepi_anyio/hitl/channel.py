@@ -50,7 +50,7 @@ class Channel(ABC):
     """
 
     def __init__(self, default_timeout: float | None = None) -> None:
-        self.default_timeout = _checked_seconds(default_timeout)
+        self.default_timeout: float | None = _checked_seconds(default_timeout)
 
     async def confirm(
         self,

@@ -119,7 +119,7 @@ class BaseProvider:
 
     def __init__(self, *, provider_id: str = "") -> None:
         self.provider_id = provider_id
-        self.observers = Observers()
+        self.observers: Observers = Observers()
 
     async def stream(
         self,

@@ -81,8 +81,8 @@ class FallbackModel(ComposedModel):
     ) -> None:
         if not models:
             raise UsageError("a FallbackModel needs at least one model to ask")
-        self.models = tuple(models)
-        self.errors = tuple(errors)
+        self.models: tuple[StreamingModel, ...] = tuple(models)
+        self.errors: tuple[type[Exception], ...] = tuple(errors)
         self.first_token_timeout_seconds = first_token_timeout_seconds
         self.sticky = sticky
         self._on_failover = on_failover

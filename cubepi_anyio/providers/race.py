@@ -36,7 +36,7 @@ class RaceModel(ComposedModel):
     def __init__(self, models: Sequence[StreamingModel]) -> None:
         if not models:
             raise UsageError("a RaceModel needs at least one model to ask")
-        self.models = tuple(models)
+        self.models: tuple[StreamingModel, ...] = tuple(models)
 
     def __repr__(self) -> str:
         return f"RaceModel({', '.join(map(repr, self.models))})"

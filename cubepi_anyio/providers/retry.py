@@ -105,7 +105,7 @@ class RetryModel(ComposedModel):
         self, model: StreamingModel, policy: RetryPolicy | None = None, *, on_retry: OnRetry | None = None
     ) -> None:
         self.model = model
-        self.policy = policy if policy is not None else RetryPolicy()
+        self.policy: RetryPolicy = policy if policy is not None else RetryPolicy()
         self._on_retry = on_retry
 
     def __repr__(self) -> str:

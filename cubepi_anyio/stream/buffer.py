@@ -31,7 +31,7 @@ class EventBuffer(Generic[_T]):
         self._waiting = False
         self._readable: anyio.Event | None = None
         self._writable: anyio.Event | None = None
-        self.ended = False
+        self.ended: bool = False
         """Whether nothing more will come."""
 
     @property

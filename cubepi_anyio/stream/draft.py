@@ -68,8 +68,8 @@ class DraftWriter:
         self._count = 0
         self._last = -1
         self._last_kind: type[AssistantContent] | None = None
-        self.started = False
-        self.ended = False
+        self.started: bool = False
+        self.ended: bool = False
 
     def start(
         self,
@@ -198,7 +198,7 @@ class MessageDraft:
 
     def __init__(self, stream: MessageStream, model: Model | None = None, *, api: str = "") -> None:
         self._stream = stream
-        self.writer = DraftWriter(stream.push, model, api=api)
+        self.writer: DraftWriter = DraftWriter(stream.push, model, api=api)
         """The same draft without waiting, for code that parses a chunk at a time and then awaits ``flush()``."""
 
     async def flush(self) -> None:

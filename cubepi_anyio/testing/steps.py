@@ -21,9 +21,9 @@ class StepWatch:
         self.at = at
         self.again_after = again_after
         self.act: Callable[[], None] | None = None
-        self.count = 0
-        self.acted = False
-        self.steps_after = 0
+        self.count: int = 0
+        self.acted: bool = False
+        self.steps_after: int = 0
         """Steps of the work's own first task since ``act`` was called."""
         self.main: object = None
         """The task that does the work itself; the others were started by it."""

@@ -59,7 +59,7 @@ class CallSlot:
     )
 
     def __init__(self, call: ToolCall) -> None:
-        self.call = call
+        self.call: ToolCall = call
         self.tool: AgentTool | None = None
         self.params: Any = None
         self.outcome: CallOutcome | None = None
@@ -70,13 +70,13 @@ class CallSlot:
         """The tool's coroutine while it runs."""
         self.cancelled_at: float | None = None
         """When a cancellation first reached the running tool, in seconds of the event loop's clock."""
-        self.aborted = False
+        self.aborted: bool = False
         self.abort_reason: str | None = None
-        self.announced = False
+        self.announced: bool = False
         """Whether ``tool_execution_start`` was said."""
-        self.started = False
+        self.started: bool = False
         """Whether the tool's own code has begun."""
-        self.closed = False
+        self.closed: bool = False
         """Whether ``tool_execution_end`` was said."""
         self.answer: ToolResultMessage | None = None
         """The message that answers the call, made when ``tool_execution_end`` is said."""

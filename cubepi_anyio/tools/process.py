@@ -45,7 +45,7 @@ class ProcessOutput:
         self._half = max(max_bytes // 2, 1)
         self._head = bytearray()
         self._tail = bytearray()
-        self.total_bytes = 0
+        self.total_bytes: int = 0
         """Everything the program wrote, kept or not."""
 
     def add(self, chunk: bytes) -> None:

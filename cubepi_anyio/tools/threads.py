@@ -58,8 +58,8 @@ class ThreadCall:
         self._heard_of_end: anyio.Event | None = None
         self._released = threading.Event()
         self._reports: set[CancelScope] = set()
-        self.started = False
-        self.finished = False
+        self.started: bool = False
+        self.finished: bool = False
         self.value: Any = None
         self.error: BaseException | None = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -23,7 +23,7 @@ __all__ = (
 class _Block(BaseModel):
     """What all blocks share: unknown fields are refused, so a typing mistake is heard at once."""
 
-    model_config = ConfigDict(extra="forbid", defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", defer_build=True)
 
 
 class TextContent(_Block):

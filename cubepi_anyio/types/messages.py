@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -15,7 +15,7 @@ __all__ = ("AssistantMessage", "Message", "ToolResultMessage", "UserMessage", "m
 
 
 class _Message(BaseModel):
-    model_config = ConfigDict(extra="forbid", defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", defer_build=True)
 
     id: str = ""
     """Unique in its thread. Given by the agent when the message enters the transcript; one given before is kept."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
@@ -18,7 +18,7 @@ ToolChoice = str
 class ReasoningControl(BaseModel):
     """How much a model may think before it answers."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     mode: Literal["off", "auto", "on"] = "off"
     effort: Literal["minimal", "low", "medium", "high", "max"] = "medium"
@@ -30,7 +30,7 @@ class ReasoningControl(BaseModel):
 class ResponseSchema(BaseModel):
     """The JSON Schema that the text of an answer must fit; the schema is an object at its root."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     name: str
     """Letters, digits, ``_`` and ``-``; vendors show it to the model."""
@@ -41,7 +41,7 @@ class ResponseSchema(BaseModel):
 class Model(BaseModel):
     """Name and limits of one model. ``provider`` and ``provider_id`` are the same field."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     id: str
     provider: str = ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from .json import JsonObject
@@ -12,7 +14,7 @@ __all__ = ("ToolDefinition",)
 class ToolDefinition(BaseModel):
     """Name, purpose and parameters (a JSON Schema object) of a tool, as a model sees them."""
 
-    model_config = ConfigDict(extra="forbid", defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", defer_build=True)
 
     name: str
     description: str = ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import BaseModel, ConfigDict
 
 __all__ = ("ModelCost", "Usage")
@@ -15,7 +17,7 @@ class Usage(BaseModel):
     ``reasoning_tokens`` are part of ``output_tokens``.
     """
 
-    model_config = ConfigDict(extra="forbid", defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", defer_build=True)
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -46,7 +48,7 @@ class Usage(BaseModel):
 class ModelCost(BaseModel):
     """Prices in US dollars for a million tokens."""
 
-    model_config = ConfigDict(extra="forbid", defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", defer_build=True)
 
     input: float = 0.0
     output: float = 0.0

@@ -50,6 +50,10 @@ def test_agents_in_the_nursery_of_a_trio_application_end_with_it(tmp_path: Path)
     assert run_program("nursery.py", folder=tmp_path) == shown_output("nursery.py")
 
 
+def test_an_asyncio_program_ends_a_run_with_its_own_timeout(tmp_path: Path) -> None:
+    assert run_program("with_asyncio.py", folder=tmp_path) == shown_output("with_asyncio.py")
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ["crawler.py", "duel.py", "survive.py"])
 def test_a_program_prints_what_its_page_shows(name: str, backend: str, tmp_path: Path) -> None:

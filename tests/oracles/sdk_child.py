@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 import sys
 import traceback
+import typing
 from typing import Any
 
+# The SDKs' types take any iterable, which pydantic reads lazily and only once; what we send are lists.
+typing.Iterable = typing.List  # type: ignore[misc]
+
+# ruff: noqa: E402
 from anthropic import Anthropic  # pyright: ignore[reportMissingImports]
 from anthropic.types.message_create_params import MessageCreateParamsStreaming  # pyright: ignore[reportMissingImports]
 from openai import OpenAI  # pyright: ignore[reportMissingImports]
@@ -135,7 +140,7 @@ def responses_reading(events: list[Any]) -> dict[str, Any]:
 def send(vendor: str, base_url: str, body: dict[str, Any]) -> dict[str, Any]:
     """Send ``body`` through the SDK, and say what of it the SDK's own types know."""
     adapter = PARAMETERS[vendor]
-    known = adapter.dump_python(adapter.validate_python(body), mode="json", warnings=False)
+    known = adapter.dump_python(adapter.validate_python(body), mode="json", warnings=False, exclude_unset=True)
     create(vendor, base_url)(**body).close()
     return {"known": known}
 

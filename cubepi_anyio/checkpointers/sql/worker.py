@@ -40,7 +40,7 @@ class _Call(Generic[_T]):
         self._gate = threading.Lock()
         self._ended: anyio.Event | None = None
         self._state = "new"
-        self.stopped = False
+        self.stopped: bool = False
         """Whether the call was cancelled; read between two statements."""
         self.value: _T | None = None
         self.error: Exception | None = None

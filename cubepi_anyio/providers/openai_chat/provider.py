@@ -72,7 +72,7 @@ class OpenAIProvider(BaseProvider):
         super().__init__(provider_id=provider_id if provider_id is not None else chosen.provider_id)
         self._preset = chosen
         self._quirks = quirks if quirks is not None else chosen.quirks
-        self.takes_response_schema = self._quirks.response_schema
+        self.takes_response_schema: bool = self._quirks.response_schema
         key = api_key if api_key is not None else os.environ.get(chosen.key_variable, "")
         self._api_key = SecretStr(key.strip())
         self._base_url = _base_url(base_url, chosen)
