@@ -43,7 +43,7 @@ bench: $(VENV)/.test
 	@$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
 clean:
-	rm -rf .venv .venv-asyncio .venv-lowest build dist .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
+	rm -rf .venv .venv-asyncio .venv-lowest .venv-servers .venv-oracles build dist .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 
 # A stamp is younger than pyproject.toml when what it stands for is installed; the larger sets contain the smaller.
 $(VENV)/.demo: EXTRAS := trio,cli

@@ -15,7 +15,10 @@ from typing import Any
 from measure import Row, emit, parse, parser, spread, table
 
 QUESTION = "CPU of importing the package, in milliseconds"
-FLOORS = {"package": "import anyio; from pydantic import BaseModel", "provider": "import anyio, httpx; from pydantic import BaseModel"}
+FLOORS = {
+    "package": "import anyio; from pydantic import BaseModel",
+    "provider": "import anyio, httpx; from pydantic import BaseModel",
+}
 STATEMENTS: dict[str, dict[str, str]] = {
     "ours": {
         "package": "import cubepi_anyio",
@@ -25,7 +28,10 @@ STATEMENTS: dict[str, dict[str, str]] = {
         ),
     },
     "floor": FLOORS,
-    "cubeloop": {"package": "import cubeloop", "provider": "from cubeloop.providers.anthropic import AnthropicProvider"},
+    "cubeloop": {
+        "package": "import cubeloop",
+        "provider": "from cubeloop.providers.anthropic import AnthropicProvider",
+    },
     "cubepi": {"package": "import cubepi", "provider": "from cubepi.providers.anthropic import AnthropicProvider"},
     "pydantic_ai": {
         "package": "import pydantic_ai",

@@ -87,7 +87,12 @@ def measure(library: Library, store: str, open_store: Any, backend: str, turns: 
         cpu, floor_cpu, ratio = paired_rounds(
             rounds, lambda: cpu_seconds(backend, work, repeat), lambda: cpu_seconds(backend, floor, repeat)
         )
-        row: Row = {"benchmark": "store", "library": library.name, "backend": backend, "size": f"{store}, {turns} turns"}
+        row: Row = {
+            "benchmark": "store",
+            "library": library.name,
+            "backend": backend,
+            "size": f"{store}, {turns} turns",
+        }
         row |= {"store": store, "turns": turns, "unit": "turn", "rounds": rounds}
         row |= {"cpu_us": cpu, "floor_cpu_us": floor_cpu, "ratio": ratio}
         files = [path.stat().st_size for path in folder.glob("1.db*")]

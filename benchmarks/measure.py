@@ -126,6 +126,7 @@ def parser(question: str) -> ArgumentParser:
     options.add_argument("--rounds", type=int, default=None, help="how often each side is measured")
     options.add_argument("--quick", action="store_true", help="tiny sizes and one round: shows that it runs")
     options.add_argument("--backend", choices=("both", *BACKENDS), default="both", help="both: asyncio and trio")
+    options.add_argument("--cap", type=float, help="seconds: after a size that took longer, larger ones are left out")
     options.add_argument("--library", default="ours", help="ours, floor, or a peer whose package is installed")
     return options
 
@@ -160,23 +161,28 @@ def ask(question: Question) -> None:
     rows: list[Row] = []
     for backend in chosen.backends:
         if BACKENDS[backend][0] in library.backends:
-            rows += _measure(question, library, backend, sizes, chosen.rounds)
+            rows += _measure(question, library, backend, sizes, chosen)
     _print_table(question, rows)
 
 
-def _measure(question: Question, library: Library, backend: str, sizes: Sequence[int], rounds: int) -> list[Row]:
+def _measure(question: Question, library: Library, backend: str, sizes: Sequence[int], chosen: Namespace) -> list[Row]:
     floor = workloads.load("floor")
     for each in (library, floor):  # the first run fills caches that no later run fills again
         run(backend, lambda each=each: question.work(each, question.quick_sizes[0]))
-    rows = [_measure_size(question, library, floor, backend, size, rounds) for size in sizes]
-    for row in rows:
-        emit(row)
+    rows: list[Row] = []
+    for size in sizes:
+        began = time.monotonic()
+        rows.append(_measure_size(question, library, floor, backend, size, chosen.rounds))
+        emit(rows[-1])
+        if chosen.cap and time.monotonic() - began > chosen.cap:
+            break
+    measured = [row["size"] for row in rows]
     summary: Row = {
         "benchmark": question.name,
         "library": library.name,
         "backend": backend,
-        "exponent": exponent(sizes, [row["cpu_us"]["median"] for row in rows]),
-        "floor_exponent": exponent(sizes, [row["floor_cpu_us"]["median"] for row in rows]),
+        "exponent": exponent(measured, [row["cpu_us"]["median"] for row in rows]),
+        "floor_exponent": exponent(measured, [row["floor_cpu_us"]["median"] for row in rows]),
     }
     traced = [row for row in rows if "peak_bytes" in row]
     summary["peak_exponent"] = exponent([row["size"] for row in traced], [row["peak_bytes"] for row in traced])
@@ -194,9 +200,7 @@ def _bytes_per_size(traced: Sequence[Row], key: str) -> float:
     return round((last[key] - first[key]) / (last["size"] - first["size"]), 1)
 
 
-def _measure_size(
-    question: Question, library: Library, floor: Library, backend: str, size: int, rounds: int
-) -> Row:
+def _measure_size(question: Question, library: Library, floor: Library, backend: str, size: int, rounds: int) -> Row:
     async def mine() -> int:
         return await question.work(library, size)
 

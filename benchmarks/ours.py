@@ -120,7 +120,8 @@ class Ours:
         if on_abort is not None:
             on_abort(agent.abort)
         result = await agent.prompt("go")
-        result.raise_for_error()
+        if on_abort is None:
+            result.raise_for_error()
         return result
 
 

@@ -27,9 +27,7 @@ def call_item(id, name, arguments):
 def output(answer, text):
     if answer.text is not None:
         part = ResponseOutputText(type="output_text", text=text, annotations=[])
-        return [
-            ResponseOutputMessage(id="m", type="message", role="assistant", status="completed", content=[part])
-        ]
+        return [ResponseOutputMessage(id="m", type="message", role="assistant", status="completed", content=[part])]
     if answer.argument_deltas is not None:
         return [call_item("a0", "noop", "".join(answer.argument_deltas))]
     return [call_item(id, name, json.dumps(arguments)) for id, name, arguments in answer.calls]

@@ -31,7 +31,7 @@ from .resume import finish_batch
 from .run import Run
 from .run_stream import RunStream
 from .state import AgentState
-from .thread import StoredThread, ThreadChannel
+from .thread import LEASE_SECONDS, StoredThread, ThreadChannel
 
 __all__ = ("Agent",)
 
@@ -49,6 +49,8 @@ class Agent:
     does; between runs it may be used in another.
 
     ``steering_mode`` and ``follow_up_mode`` say whether queued messages are heard one for each turn or all together.
+    ``lease_seconds`` is how long a stored thread stays claimed after the process of its run has died: until then others
+    get ``ThreadBusy``. A living run renews its claim three times in that time.
     Raises ``ToolDefinitionError`` for tools that share a name and ``TypeError`` for a model without a provider.
     """
 
@@ -67,6 +69,7 @@ class Agent:
         messages: Sequence[Message] | None = None,
         checkpointer: Checkpointer | None = None,
         thread_id: str | None = None,
+        lease_seconds: float = LEASE_SECONDS,
         channel: ThreadChannel | None = None,
         steering_mode: QueueMode = "one-at-a-time",
         follow_up_mode: QueueMode = "one-at-a-time",
@@ -75,7 +78,9 @@ class Agent:
     ) -> None:
         if tool_execution not in ("parallel", "sequential"):
             raise ValueError(f"tool_execution is 'parallel' or 'sequential', not {tool_execution!r}")
-        thread = _stored(checkpointer, thread_id, messages)
+        if not lease_seconds > 0:
+            raise ValueError(f"lease_seconds is a positive number of seconds, not {lease_seconds!r}")
+        thread = _stored(checkpointer, thread_id, messages, lease_seconds)
         if channel is not None:
             if thread is None:
                 raise UsageError(
@@ -400,7 +405,10 @@ async def _on_thread(run: Run, thread: StoredThread, work: Callable[[], Awaitabl
 
 
 def _stored(
-    checkpointer: Checkpointer | None, thread_id: str | None, messages: Sequence[Message] | None
+    checkpointer: Checkpointer | None,
+    thread_id: str | None,
+    messages: Sequence[Message] | None,
+    lease_seconds: float,
 ) -> StoredThread | None:
     if checkpointer is None and thread_id is None:
         return None
@@ -408,7 +416,7 @@ def _stored(
         raise UsageError("checkpointer= and thread_id= belong together: a thread is kept in a store under its id")
     if messages:
         raise UsageError("messages= and checkpointer= exclude each other: a stored thread has its own messages")
-    return StoredThread(checkpointer, thread_id)
+    return StoredThread(checkpointer, thread_id, lease_seconds=lease_seconds)
 
 
 def _bound(model: StreamingModel | Model, provider: Provider | None) -> StreamingModel:

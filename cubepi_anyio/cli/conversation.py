@@ -56,7 +56,7 @@ class Conversation:
         self._agent: Agent | None = None
 
     def __enter__(self) -> Self:
-        """Have the model ready, and the stored conversation read. Raises ``UsageError`` if the model cannot be asked."""
+        """Have the model ready and the stored conversation read. Raises ``UsageError`` for a model that is none."""
         try:
             self._open()
         except BaseException:

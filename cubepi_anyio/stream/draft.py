@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from anyio.lowlevel import checkpoint
+from anyio.lowlevel import checkpoint_if_cancelled
 
 from ..errors import StreamMisuse
 from ..events.stream import StreamEvent, StreamEventType
@@ -235,15 +235,15 @@ class MessageDraft:
         await self._stream.wait_writable()
 
     async def done(self, stop_reason: str | None = None, *, usage: Usage | None = None) -> None:
-        """End the message. A checkpoint, passed before: after its last word a producer has nothing to wait for."""
+        """End the message. Hears of a cancellation, but waits for nobody: after its last word a producer may go."""
         try:
-            await checkpoint()
+            await checkpoint_if_cancelled()
         finally:
             self.writer.done(stop_reason, usage=usage)
 
     async def fail(self, error: Exception, *, usage: Usage | None = None) -> None:
-        """End the message with an error. A checkpoint, as ``done`` is."""
+        """End the message with an error, as ``done`` does without one."""
         try:
-            await checkpoint()
+            await checkpoint_if_cancelled()
         finally:
             self.writer.fail(error, usage=usage)

@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.child import MODULE, Terminal, environment
+from tests.cli.child import DEADLINE_SECONDS, MODULE, Terminal, environment
 
 CTRL_C = "\x03"
 CTRL_D = "\x04"
@@ -44,6 +45,13 @@ class Person(Terminal):
     def type(self, text: str) -> None:
         """Press keys."""
         os.write(self._master, text.encode())
+
+    def press(self, key: str) -> None:
+        """Press a key when the command waits: readline passes over a signal that comes just before it waits."""
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while state_of(self._process.pid) != "S":
+            assert time.monotonic() < deadline, f"it never waits:\n{self.output}"
+        self.type(key)
 
     def say(self, line: str) -> None:
         """Wait for the prompt and enter a line."""
@@ -81,10 +89,15 @@ def at_terminal(*arguments: str, program: Sequence[str] = MODULE, **changes: str
         os.close(master)
 
 
+def state_of(pid: int) -> str:
+    """What a process does, as ``ps`` says it: ``S`` if it waits, ``Z`` if nobody has reaped it; empty if it is gone."""
+    listed = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, encoding="utf-8", check=False)
+    return listed.stdout.strip()[:1]
+
+
 def has_ended(pid: int) -> bool:
     """Whether a process is no more, or only waits for somebody to reap it."""
-    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, encoding="utf-8", check=False)
-    return state.stdout.strip()[:1] in ("", "Z")
+    return state_of(pid) in ("", "Z")
 
 
 def script(folder: Path, *answers: Any) -> str:

@@ -48,7 +48,7 @@ def test_a_conversation_goes_back_and_forth_and_ctrl_d_leaves_it(tmp_path: Path,
         person.say("I am Ada")
         person.expect("Nice to meet you.\r\n(")
         person.expect("> ")
-        person.type(CTRL_D)
+        person.press(CTRL_D)
         assert person.rest() == 0
 
 
@@ -111,7 +111,7 @@ def test_ctrl_c_ends_the_answer_and_the_conversation_goes_on(tmp_path: Path, bac
     with at_terminal("chat", "-m", model, "--backend", backend) as person:
         person.say("tell me a story")
         person.expect("A long stor")
-        person.type(CTRL_C)
+        person.press(CTRL_C)
         person.expect("Stopping; Ctrl-C once more leaves at once.")
         person.expect("(cut off here)")
         person.expect("Aborted; the conversation goes on.")
@@ -128,12 +128,12 @@ def test_ctrl_c_ends_a_running_program_and_nothing_of_it_is_left(tmp_path: Path,
         person.say("wait")
         person.expect("  pid ")
         pid = int(person.expect("\r\n"))
-        person.type(CTRL_C)
+        person.press(CTRL_C)
         person.expect("✗ cancelled")
         person.expect("Aborted; the conversation goes on.")
         assert has_ended(pid)
         person.expect("> ")
-        person.type(CTRL_D)
+        person.press(CTRL_D)
         assert person.rest() == 0
 
 
@@ -144,9 +144,9 @@ def test_a_second_ctrl_c_during_a_turn_leaves_at_once_and_takes_programs_along(t
         person.say("wait")
         person.expect("  pid ")
         pid = int(person.expect("\r\n"))
-        person.type(CTRL_C)
+        person.press(CTRL_C)
         person.expect("Stopping;")
-        person.type(CTRL_C)
+        person.press(CTRL_C)
         assert person.rest() == 130
     assert "Left at once" in person.output
     assert has_ended(pid)
@@ -158,15 +158,15 @@ def test_ctrl_c_at_the_prompt_drops_the_line_and_twice_leaves(backend: str) -> N
         person.expect("> ")
         person.type("forget this")
         person.expect("forget this")
-        person.type(CTRL_C)
+        person.press(CTRL_C)
         person.expect("(Ctrl-C once more leaves, and so does Ctrl-D)")
         person.say("keep this")
         person.expect("repeat it: keep this\r\n")
         person.expect("> ")
-        person.type(CTRL_C)
+        person.press(CTRL_C)
         person.expect("(Ctrl-C once more leaves, and so does Ctrl-D)")
         person.expect("> ")
-        person.type(CTRL_C)
+        person.press(CTRL_C)
         assert person.rest() == 130
 
 
@@ -221,7 +221,7 @@ def test_ctrl_c_at_a_question_ends_the_turn_and_refuses_the_call(tmp_path: Path,
     with at_terminal("chat", "-m", writing(tmp_path), "--backend", backend, "--cwd", str(tmp_path)) as person:
         person.say("write it")
         person.expect("yes, no or edit [y/n/e]: ")
-        person.type(CTRL_C)
+        person.press(CTRL_C)
         person.expect("Aborted; the conversation goes on.")
         person.say("and?")
         person.expect("That is that.")
@@ -383,7 +383,7 @@ def test_on_a_terminal_thinking_is_dim_and_the_wait_is_drawn(tmp_path: Path) -> 
         person.expect("exit code 0: echo on; sleep 0.5")
         person.expect("Done.")
         person.expect("> ")
-        person.type(CTRL_D)
+        person.press(CTRL_D)
         assert person.rest() == 0
     assert person.output.rindex(f"{ESCAPE}[?25h") > person.output.rindex(f"{ESCAPE}[?25l")
 

@@ -53,12 +53,12 @@ def test_a_real_answer_can_be_interrupted_and_the_conversation_goes_on(backend: 
         while len(person.output.split("about the sea.\r\n")[-1]) < 20:
             person.expect(" ")
         server = server_of(person._process)
-        person.type(CTRL_C)
+        person.press(CTRL_C)
         person.expect("Aborted; the conversation goes on.")
         person.say("Say hello.")
         person.expect(" tokens read, ")
         person.expect("> ")
-        person.type(CTRL_D)
+        person.press(CTRL_D)
         assert person.rest() == 0
     assert has_ended(server)
 

@@ -21,6 +21,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/oracles/" in item.path.as_posix():
             item.add_marker(pytest.mark.oracle)
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(params=["asyncio"])

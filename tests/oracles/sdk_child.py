@@ -9,7 +9,7 @@ import typing
 from typing import Any
 
 # The SDKs' types take any iterable, which pydantic reads lazily and only once; what we send are lists.
-typing.Iterable = typing.List  # type: ignore[misc]
+typing.Iterable = list
 
 # ruff: noqa: E402
 from anthropic import Anthropic  # pyright: ignore[reportMissingImports]
@@ -65,9 +65,9 @@ def read(vendor: str, base_url: str) -> dict[str, Any]:
 def calls_of(calls: list[tuple[str, str, str]]) -> list[list[Any]]:
     """The calls whose arguments are whole."""
     found: list[list[Any]] = []
-    for id, name, arguments in calls:
+    for call_id, name, arguments in calls:
         try:
-            found.append([id, name, json.loads(arguments or "{}") or {}])
+            found.append([call_id, name, json.loads(arguments or "{}") or {}])
         except ValueError:
             continue
     return found

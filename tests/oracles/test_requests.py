@@ -136,6 +136,17 @@ async def test_a_request_is_one_the_sdk_would_send(oracle: Oracle, canned: Canne
         assert ours.headers["authorization"] == theirs.headers["authorization"]
 
 
+@pytest.mark.parametrize("vendor", VENDORS, ids=[vendor.name for vendor in VENDORS])
+async def test_the_judge_notices_a_field_that_the_vendor_does_not_know(
+    oracle: Oracle, canned: Canned, vendor: Vendor
+) -> None:
+    base_url = canned.add(b"")
+    ours = await our_request(canned, vendor, base_url, QUESTIONS["picture and document"](vendor))
+    said = ours.body["input" if vendor.name == "openai-responses" else "messages"]
+    said[-1]["content"][0]["colour"] = "blue"
+    assert oracle.sends(vendor.name, base_url, ours.body) != ours.body
+
+
 @pytest.mark.parametrize("strict", ["possible", "never"])
 @pytest.mark.parametrize("vendor", VENDORS[1:], ids=[vendor.name for vendor in VENDORS[1:]])
 async def test_strict_tools_are_known_to_the_sdk(oracle: Oracle, canned: Canned, vendor: Vendor, strict: str) -> None:

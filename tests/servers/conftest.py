@@ -18,6 +18,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/servers/" in item.path.as_posix():
             item.add_marker(pytest.mark.servers)
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(params=["asyncio", pytest.param("trio", marks=needs_trio)])

@@ -1,0 +1,123 @@
+"""Runs the same benchmarks with other agent libraries, each in an environment of its own, and keeps what was found.
+
+The environments are made if they are not there, in the versions named here. The floor is measured beside each library
+in its own process, so the ratios of two libraries can be compared although their rounds were not interleaved. This
+library is measured once more with the peers. What a peer cannot do is left out, and a size is not reached when the one
+before it took too long.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from run import HERE, PROGRAMS, keep, machine, versions
+
+FLOOR = ("anyio==4.16.0", "httpx==0.28.1", "pydantic")
+"""What the floor needs, whatever a library brings."""
+PEERS: dict[str, tuple[str, ...]] = {
+    "cubeloop": ("cubeloop[sqlite]==0.15.3", *FLOOR),
+    "cubepi": ("cubepi[sqlite]==0.6.0", *FLOOR),
+    "pydantic_ai": ("pydantic-ai-slim[anthropic]==2.68.0", *FLOOR, "trio==0.35.0"),
+    "openai_agents": ("openai-agents==0.24.0", *FLOOR),
+    "langgraph": ("langgraph==1.2.24", "langgraph-checkpoint-sqlite", *FLOOR),
+    "agno": ("agno==3.1.10", *FLOOR),
+    "strands": ("strands-agents==1.62.0", *FLOOR),
+}
+WIRES = ("cubeloop", "cubepi", "pydantic_ai")
+"""Those whose provider of Anthropic's wire format is measured."""
+STORES = ("cubeloop", "cubepi", "langgraph")
+NO_COUNTERPART = {("agno", "arguments")}
+"""agno's model interface hands over whole calls."""
+
+
+def arguments() -> Namespace:
+    options = ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    options.add_argument("libraries", nargs="*", help=f"of ours, {', '.join(PEERS)}; all if none")
+    options.add_argument("--environments", type=Path, default=HERE.parent / ".venv-peers")
+    options.add_argument("--programs", default=",".join(PROGRAMS))
+    options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--cap", type=float, default=20.0)
+    options.add_argument("--results", type=Path, default=HERE / "results")
+    return options.parse_args()
+
+
+def python_of(peer: str, environments: Path) -> str:
+    """The interpreter of a peer's environment, which is made if there is none."""
+    if peer == "ours":
+        return sys.executable
+    folder = environments / peer
+    python = folder / "bin" / "python"
+    if not python.exists():
+        print(f"== installing {peer}", file=sys.stderr, flush=True)
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "-q", *PEERS[peer]], check=True)
+    return str(python)
+
+
+def measurable(peer: str, program: str) -> bool:
+    """Whether there is something to measure."""
+    if program == "wire":
+        return peer in ("ours", *WIRES)
+    if program == "store":
+        return peer in ("ours", *STORES)
+    return (peer, program) not in NO_COUNTERPART
+
+
+def rows_of(peer: str, program: str, python: str, chosen: Namespace) -> list[dict[str, Any]]:
+    """Run one program for one library; a failure is a row that says so."""
+    command = [python, "-W", "ignore", str(HERE / f"bench_{program}.py"), "--library", peer]
+    command += ["--rounds", str(chosen.rounds), "--cap", str(chosen.cap)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=chosen.cap * 20)
+    except subprocess.TimeoutExpired:
+        return [{"benchmark": program, "library": peer, "backend": "-", "failure": "took too long"}]
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode != 0:
+        last = done.stderr.strip().splitlines()[-1:] or ["no output"]
+        print(f"   {peer}: {last[0]}", file=sys.stderr)
+        rows.append({"benchmark": program, "library": peer, "backend": "-", "failure": last[0][:200]})
+    return rows
+
+
+def main() -> None:
+    chosen = arguments()
+    libraries = chosen.libraries or ["ours", *PEERS]
+    rows: list[dict[str, Any]] = []
+    pythons = {peer: python_of(peer, chosen.environments) for peer in libraries}
+    facts = {"measured": datetime.now(tz=timezone.utc).date().isoformat(), "machine": machine()}
+    facts |= {"versions": versions(), "peers": {peer: list(PEERS[peer]) for peer in libraries if peer in PEERS}}
+    for program in chosen.programs.split(","):
+        for peer in libraries:
+            if measurable(peer, program):
+                began = time.monotonic()
+                rows += rows_of(peer, program, pythons[peer], chosen)
+                print(f"== {program}, {peer}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+        keep(chosen.results, "peers", rows, facts)  # after each program, so that a run that is ended has kept something
+    report(rows)
+
+
+def report(rows: list[dict[str, Any]]) -> None:
+    """Print the ratio to the floor of each library at each work."""
+    cells = {
+        (row["benchmark"], str(row["size"]), row["library"], row["backend"]): row["ratio"]["median"]
+        for row in rows
+        if "ratio" in row
+    }
+    columns = sorted({key[2:] for key in cells}, key=lambda column: (column[1], column[0] != "ours", column[0]))
+    columns = [column for column in columns if column[1] != "-"] + [column for column in columns if column[1] == "-"]
+    for library, backend in columns:
+        print(f"\n{library} on {backend}" if backend != "-" else f"\n{library}")
+        for (benchmark, size, owner, where), ratio in cells.items():
+            if (owner, where) == (library, backend):
+                print(f"  {benchmark:<16}{size:>18}  x{ratio:.2f}")
+
+
+if __name__ == "__main__":
+    main()
