@@ -10,7 +10,7 @@ BENCH_ARGS ?=
 PARALLEL := -n auto --maxprocesses 8
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check coverage docs bench clean
+.PHONY: help demo test check coverage docs bench bench-peers clean
 
 help:
 	@echo 'make demo      see an agent at work, offline  DEMO_ARGS="..."'
@@ -19,6 +19,7 @@ help:
 	@echo 'make coverage  which lines and branches the suite runs'
 	@echo 'make docs      the documentation, into build/site'
 	@echo 'make bench     the benchmarks  BENCH_ARGS="..."'
+	@echo 'make bench-peers  the same with other libraries, into .venv-peers'
 	@echo 'make clean     remove .venv and what was built'
 
 demo: $(VENV)/.demo
@@ -42,8 +43,12 @@ bench: $(VENV)/.test
 	@echo 'running benchmarks/run.py'
 	@$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
+bench-peers: $(VENV)/.test
+	@echo 'running benchmarks/run_peers.py; the first time it installs seven libraries into .venv-peers'
+	@$(BIN)/python benchmarks/run_peers.py $(BENCH_ARGS)
+
 clean:
-	rm -rf .venv .venv-asyncio .venv-lowest .venv-servers .venv-oracles build dist .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
+	rm -rf .venv .venv-asyncio .venv-lowest .venv-servers .venv-oracles .venv-peers build dist .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 
 # A stamp is younger than pyproject.toml when what it stands for is installed; the larger sets contain the smaller.
 $(VENV)/.demo: EXTRAS := trio,cli

@@ -14,7 +14,6 @@ from importlib import import_module
 from typing import Any
 
 import anyio
-
 import wire_floor
 import workloads
 from measure import Row, emit, paired_rounds, parse, parser, run, table
@@ -26,7 +25,7 @@ PATIENCE_SECONDS = 3.0
 """A run that has not returned by then counts as one that does not end."""
 
 Stop = Callable[[], object]
-Begin = Callable[[Callable[[], None], Callable[[Stop], None]], Awaitable[object]]
+Begin = Callable[[Callable[[], None], Callable[[Stop], object]], Awaitable[object]]
 """Runs something; calls the first function when it is to be stopped, the second with its own way to be aborted."""
 
 
@@ -75,7 +74,7 @@ async def stopped(begin: Begin, how: str) -> Ending | None:
 def sleeping_tools(library: Library, width: int) -> Begin:
     """A run in which ``width`` tools sleep."""
 
-    async def begin(is_ready: Callable[[], None], on_abort: Callable[[Stop], None]) -> None:
+    async def begin(is_ready: Callable[[], None], on_abort: Callable[[Stop], object]) -> None:
         started = 0
 
         async def body(x: int) -> str:
@@ -91,7 +90,9 @@ def sleeping_tools(library: Library, width: int) -> Begin:
     return begin
 
 
-async def run_tolerant(library: Library, script: workloads.Script, tool: Any, on_abort: Callable[[Stop], None]) -> None:
+async def run_tolerant(
+    library: Library, script: workloads.Script, tool: Any, on_abort: Callable[[Stop], object]
+) -> None:
     """Run; how a library tells of an abort is its own affair."""
     try:
         await library.run(script, tool, on_abort=on_abort)
@@ -103,7 +104,7 @@ async def run_tolerant(library: Library, script: workloads.Script, tool: Any, on
 def silent_stream(listen: Callable[[str, Callable[[str], None]], Awaitable[object]], url: str) -> Begin:
     """A model call that has heard the beginning of its message and will hear no more."""
 
-    async def begin(is_ready: Callable[[], None], on_abort: Callable[[Stop], None]) -> None:
+    async def begin(is_ready: Callable[[], None], on_abort: Callable[[Stop], object]) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(later, is_ready)
             await listen(f"{url}/silent", lambda delta: None)

@@ -42,38 +42,36 @@ STATEMENTS: dict[str, dict[str, str]] = {
     "agno": {"package": "from agno.agent import Agent"},
     "strands": {"package": "from strands import Agent"},
 }
-CHILD = """
-import json, sys, time
+TIMED = """
+import json, time
 {statement}
-seconds = time.process_time()
+print(json.dumps(time.process_time() * 1000))
+"""
+LOADED = """
+import json, sys
+{statement}
+names = {{name.partition(".")[0] for name in sys.modules}}
 from importlib.metadata import packages_distributions
 owners = packages_distributions()
-names = {{name.partition(".")[0] for name in sys.modules}}
-print(json.dumps([seconds, sorted({{owner for name in names for owner in owners.get(name, ())}})]))
+print(json.dumps(sorted({{owner for name in names for owner in owners.get(name, ())}})))
 """
 
 
-def child(statement: str) -> tuple[float, list[str]]:
-    """CPU milliseconds of a new interpreter up to the end of ``statement``, and the distributions it has loaded."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", CHILD.format(statement=statement)],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    seconds, loaded = json.loads(done.stdout.splitlines()[-1])
-    return seconds * 1000, loaded
+def child(program: str, statement: str) -> Any:
+    """What a new interpreter prints last that runs ``statement`` within ``program``."""
+    command = [sys.executable, "-W", "ignore", "-c", program.format(statement=statement)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def measure(library: str, what: str, statement: str, rounds: int) -> Row:
-    _, loaded = child(statement)
-    _, bare_loaded = child("pass")
+    bare_loaded = child(LOADED, "pass")
+    names = [name for name in child(LOADED, statement) if name not in bare_loaded]
     costs: dict[str, list[float]] = {"mine": [], "floor": []}
     for _ in range(rounds):
-        bare = child("pass")[0]
-        costs["mine"].append(child(statement)[0] - bare)
-        costs["floor"].append(child(FLOORS[what])[0] - bare)
-    names = [name for name in loaded if name not in bare_loaded]
+        bare = child(TIMED, "pass")
+        costs["mine"].append(child(TIMED, statement) - bare)
+        costs["floor"].append(child(TIMED, FLOORS[what]) - bare)
     ratios = [mine / max(floor, 0.001) for mine, floor in zip(costs["mine"], costs["floor"], strict=True)]
     row: dict[str, Any] = {"benchmark": "import", "library": library, "backend": "-", "size": what, "size_of": "what"}
     row |= {"unit": "import", "rounds": rounds, "cpu_ms": round(median(costs["mine"]), 1)}

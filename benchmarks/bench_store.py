@@ -10,14 +10,13 @@ import json
 import sqlite3
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import anyio
-
 import workloads
 from measure import Row, cpu_seconds, emit, paired_rounds, parse, parser, run, spread, table
 from workloads import Library
@@ -48,8 +47,8 @@ def into_sqlite(path: Path) -> Keep:
 
 
 @asynccontextmanager
-async def no_store(path: Path) -> Any:
-    yield None
+async def no_store(path: Path) -> AsyncGenerator[None, None]:
+    yield
 
 
 def mine(library: Library, open_store: Callable[[Path], Any], turns: int, folder: Path) -> Callable[[], Awaitable[int]]:

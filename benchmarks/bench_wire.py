@@ -63,7 +63,7 @@ def measure(library: str, how: str, listen: Listen, backend: str, events: int, r
 
 def main() -> None:
     chosen = parse(parser(QUESTION), 7)
-    name = chosen.library if chosen.library in ("ours", "floor") else f"peers.{chosen.library}"
+    name = chosen.library if chosen.library in ("ours", "floor") else f"peers.with_{chosen.library}"
     wires: dict[str, Listen] = import_module(name).WIRES
     backends: tuple[str, ...] = workloads.load(chosen.library).backends if wires else ()
     rows = [

@@ -12,7 +12,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 import anyio
-
 from workloads import Answer, Script, ToolBody
 
 
@@ -21,7 +20,7 @@ async def model(answer: Answer) -> AsyncGenerator[tuple[str, Any], None]:
     deltas, kind = (answer.text, "text") if answer.text is not None else (answer.argument_deltas or (), "arguments")
     for number, delta in enumerate(deltas):
         if number % 8 == 0:
-            await anyio.sleep(0)
+            await anyio.lowlevel.checkpoint()
         yield kind, delta
     if answer.silent:
         await anyio.sleep_forever()
@@ -44,7 +43,7 @@ class Floor:
         on_delta: Callable[[str], None] | None = None,
         wait_delta: Callable[[str], Awaitable[None]] | None = None,
         store: Callable[[dict[str, Any]], None] | None = None,
-        on_abort: Callable[[Callable[[], object]], None] | None = None,
+        on_abort: Callable[[Callable[[], object]], object] | None = None,
     ) -> list[dict[str, Any]]:
         if on_abort is None:
             return await self._loop(script, tool, on_delta, wait_delta, store)
@@ -53,7 +52,7 @@ class Floor:
             return await self._loop(script, tool, on_delta, wait_delta, store)
         return []
 
-    async def _loop(
+    async def _loop(  # noqa: C901 - in one piece, because a call would be work that nobody has to do
         self,
         script: Script,
         tool: ToolBody,

@@ -21,7 +21,6 @@ from statistics import linear_regression, median
 from typing import Any
 
 import anyio
-
 import workloads
 from workloads import Library
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from workloads import Answer, Script, ToolBody
 
 from cubepi_anyio import (
     Agent,
@@ -30,7 +31,6 @@ from cubepi_anyio.checkpointers.base import Checkpointer
 from cubepi_anyio.checkpointers.memory import MemoryCheckpointer
 from cubepi_anyio.checkpointers.sqlite import SQLiteCheckpointer
 from cubepi_anyio.providers.anthropic import AnthropicProvider
-from workloads import Answer, Script, ToolBody
 
 
 async def say(answer: Answer, draft: MessageDraft) -> None:
@@ -38,19 +38,19 @@ async def say(answer: Answer, draft: MessageDraft) -> None:
     if answer.text is not None:
         for number, delta in enumerate(answer.text):
             if number % 8 == 0:
-                await anyio.sleep(0)
+                await anyio.lowlevel.checkpoint()
             await draft.text(delta)
     elif answer.argument_deltas is not None:
         call = await draft.tool_call("a0", "noop")
         for number, delta in enumerate(answer.argument_deltas):
             if number % 8 == 0:
-                await anyio.sleep(0)
+                await anyio.lowlevel.checkpoint()
             await draft.arguments(call, delta)
         await draft.end_block(call)
     if answer.silent:
         await anyio.sleep_forever()
-    for id, name, arguments in answer.calls:
-        await draft.tool_call(id, name, arguments)
+    for call_id, name, arguments in answer.calls:
+        await draft.tool_call(call_id, name, arguments)
     await draft.done()
 
 
@@ -103,7 +103,7 @@ class Ours:
         on_delta: Callable[[str], None] | None = None,
         wait_delta: Callable[[str], Awaitable[None]] | None = None,
         store: Any = None,
-        on_abort: Callable[[Callable[[], object]], None] | None = None,
+        on_abort: Callable[[Callable[[], object]], object] | None = None,
     ) -> RunResult:
         agent = Agent(
             model=ScriptProvider(script).model("m"),

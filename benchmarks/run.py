@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,7 @@ def main() -> None:
         print(f"== {program}", file=sys.stderr, flush=True)
         found = rows_of(program, options)
         if not chosen.quick:
-            measured = datetime.now(tz=timezone.utc).date().isoformat()
+            measured = datetime.now(tz=UTC).date().isoformat()
             keep(chosen.results, program, found, {"measured": measured, "machine": machine(), "versions": versions()})
         rows += found
         print(f"== {program}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -86,14 +86,22 @@ def rows_of(peer: str, program: str, python: str, chosen: Namespace) -> list[dic
     return rows
 
 
+def kept_rows(folder: Path, programs: list[str], libraries: list[str]) -> list[dict[str, Any]]:
+    """The rows of an earlier run that this one does not measure again."""
+    path = folder / "peers.json"
+    rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
+    return [row for row in rows if row["benchmark"] not in programs or row["library"] not in libraries]
+
+
 def main() -> None:
     chosen = arguments()
     libraries = chosen.libraries or ["ours", *PEERS]
-    rows: list[dict[str, Any]] = []
+    programs = chosen.programs.split(",")
+    rows = kept_rows(chosen.results, programs, libraries)
     pythons = {peer: python_of(peer, chosen.environments) for peer in libraries}
-    facts = {"measured": datetime.now(tz=timezone.utc).date().isoformat(), "machine": machine()}
-    facts |= {"versions": versions(), "peers": {peer: list(PEERS[peer]) for peer in libraries if peer in PEERS}}
-    for program in chosen.programs.split(","):
+    facts = {"measured": datetime.now(tz=UTC).date().isoformat(), "machine": machine()}
+    facts |= {"versions": versions(), "peers": {peer: list(packages) for peer, packages in PEERS.items()}}
+    for program in programs:
         for peer in libraries:
             if measurable(peer, program):
                 began = time.monotonic()

@@ -45,7 +45,7 @@ def event(type: str, **fields: Any) -> bytes:
 
 
 def beginning() -> list[bytes]:
-    message = {
+    message: dict[str, Any] = {
         "id": "msg_1",
         "type": "message",
         "role": "assistant",

@@ -55,7 +55,7 @@ class Library(Protocol):
         on_delta: Callable[[str], None] | None = None,
         wait_delta: Callable[[str], Awaitable[None]] | None = None,
         store: Any = None,
-        on_abort: Callable[[Callable[[], object]], None] | None = None,
+        on_abort: Callable[[Callable[[], object]], object] | None = None,
     ) -> object:
         """Make an agent of the model, the tool and the system prompt "sys", say "go" and run until it is idle.
 
@@ -69,7 +69,7 @@ def load(name: str) -> Library:
     """The library called ``name``: ``ours``, ``floor`` or one of ``PEERS``, whose modules need their packages."""
     if name not in ("ours", "floor", *PEERS):
         raise SystemExit(f"no library {name!r}; there are: ours, floor, {', '.join(PEERS)}")
-    module = import_module(name if name in ("ours", "floor") else f"peers.{name}")
+    module = import_module(name if name in ("ours", "floor") else f"peers.with_{name}")
     return cast("Library", module.LIBRARY)
 
 

@@ -143,12 +143,14 @@ class OwnCancelCount:
     to the scope around it, also where that is another task's, which then takes back requests it never made
     (``Task.cancelling()`` is too low). A scope that is cancelled and shielded when it is left hands on nothing. The
     cancellation ends here, in the last frame of the task; the task group it belongs to is cancelled anyhow.
+
+    Give it a ``scope`` that has to stand there anyhow, and it needs none of its own.
     """
 
     __slots__ = ("_scope",)
 
-    def __init__(self) -> None:
-        self._scope = anyio.CancelScope() if has_native_cancellation() else None
+    def __init__(self, scope: anyio.CancelScope | None = None) -> None:
+        self._scope = scope if scope is not None else anyio.CancelScope() if has_native_cancellation() else None
 
     def __enter__(self) -> None:
         if self._scope is not None:
@@ -166,8 +168,10 @@ class OwnCancelCount:
         return bool(scope.__exit__(exc_type, exc, tb))
 
 
-async def run_in_tasks(functions: Iterable[Callable[[], Awaitable[object]]]) -> None:
+async def run_in_tasks(functions: Iterable[Callable[[], Awaitable[object]]], *, own_counts: bool = False) -> None:
     """Run functions in tasks of their own and wait for all; the first error cancels the rest and leaves as itself.
+
+    ``own_counts`` says that the functions keep what they cancel to themselves (``OwnCancelCount``).
 
     ``KeyboardInterrupt`` and ``SystemExit`` are carried over to the waiting task: raised by a task of its own, they
     would stop asyncio's event loop on the spot. So is a group of errors, which trio would make anew without the
@@ -178,8 +182,11 @@ async def run_in_tasks(functions: Iterable[Callable[[], Awaitable[object]]]) -> 
 
     async def run(function: Callable[[], Awaitable[object]]) -> None:
         try:
-            with OwnCancelCount():
+            if own_counts:
                 await function()
+            else:
+                with OwnCancelCount():
+                    await function()
         except (KeyboardInterrupt, SystemExit, ExceptionGroup) as exit_request:
             exits.append(exit_request)
             tasks.cancel_scope.cancel()

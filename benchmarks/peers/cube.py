@@ -1,4 +1,4 @@
-# pyright: basic, reportMissingImports=false
+# pyright: basic, reportMissingImports=false, reportOptionalCall=false, reportAttributeAccessIssue=false
 """CubeLoop and CubePi 0.6, which share an API: a provider that says a script as their own providers do."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Parameters(BaseModel):
     s: str = ""
 
 
-def provider_class(base):
+def provider_class(base):  # noqa: C901 - a class and what it closes over
     """A provider that emits events with a copy of the partial message each, as the shipped ones do."""
 
     class ScriptProvider(base.BaseProvider):
@@ -61,8 +61,8 @@ def provider_class(base):
                 arguments = json.loads("".join(answer.argument_deltas))
                 partial.content[0] = base.ToolCall(id="a0", name="noop", arguments=arguments)
                 await tell("toolcall_end", 0)
-            for index, (id, name, arguments) in enumerate(answer.calls):
-                partial.content.append(base.ToolCall(id=id, name=name, arguments=arguments))
+            for index, (call_id, name, arguments) in enumerate(answer.calls):
+                partial.content.append(base.ToolCall(id=call_id, name=name, arguments=arguments))
                 await tell("toolcall_start", index)
                 await tell("toolcall_end", index)
             stop = "stop" if answer.text is not None else "tool_use"

@@ -396,12 +396,19 @@ async def _on_thread(run: Run, thread: StoredThread, work: Callable[[], Awaitabl
     run.on_settled = thread.close
     await thread.open(run.id, run.messages)
 
+    async def keep() -> None:
+        try:
+            await thread.keep_claim()
+        except Exception as error:
+            # Not raised here: the work often fails of the same in the same moment, and one failure is one error.
+            run.fail(error)
+
     async def work_and_stop() -> None:
         await work()
         keeping.cancel()
 
     with anyio.CancelScope() as keeping:
-        await run_in_tasks((thread.keep_claim, work_and_stop))
+        await run_in_tasks((keep, work_and_stop))
 
 
 def _stored(

@@ -16,7 +16,9 @@ from .limits import RunLimits
 __all__ = ("AgentConfig", "QueueMode", "ToolExecution")
 
 ToolExecution = Literal["parallel", "sequential"]
+"""How the calls of a message run: at the same time, or one after the other."""
 QueueMode = Literal["one-at-a-time", "all"]
+"""Whether queued messages are heard one for each turn, or all together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

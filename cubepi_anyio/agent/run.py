@@ -16,7 +16,7 @@ from anyio import CancelScope, current_time
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from ..concurrency import DONE, AbortSource, Deferred, native_cancel_requests
+from ..concurrency import DONE, AbortSource, Deferred, OwnCancelCount, native_cancel_requests
 from ..events.agent import (
     AgentEndEvent,
     AgentEvent,
@@ -376,7 +376,8 @@ class Run:
         """Store the result, then say ``tool_execution_end``."""
         self._close_call(slot)
         if self.outbox.waiting:
-            await self.outbox.flush()
+            with OwnCancelCount():  # the store has scopes of its own, and this is the end of the call's task
+                await self.outbox.flush()
 
     def _close_call(self, slot: CallSlot) -> None:
         outcome = slot.outcome

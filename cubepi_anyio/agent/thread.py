@@ -15,7 +15,7 @@ from ..errors import RequestsPending, UnknownRequest
 from ..events.agent import RunOutcome
 from ..types.hitl import PersonAnswer, PersonRequest
 from ..types.json import JsonObject
-from ..types.messages import Message, ToolResultMessage
+from ..types.messages import AssistantMessage, Message, ToolResultMessage
 
 __all__ = ("LEASE_SECONDS", "StoredThread", "ThreadChannel")
 
@@ -47,6 +47,8 @@ class StoredThread:
         """The questions that wait for a person, or whose answer was not used yet, by id."""
         self._in_use: dict[str, list[StoredRequest]] = {}
         """What was taken for calls that have no result yet, by call."""
+        self._stale: list[str] = []
+        """Questions about calls that have their result: asked by a run that had lost its claim, or died on the way."""
         self.extra: JsonObject = {}
         self._saved_extra: JsonObject = {}
         self._lease_seconds = lease_seconds
@@ -63,6 +65,9 @@ class StoredThread:
         self._claim = await self.checkpointer.claim_run(self.thread_id, run_id, lease_seconds=self._lease_seconds)
         if self._claim.version != self._version:
             await self.load(transcript)
+        if self._stale:
+            await self.clear(self._stale)
+            self._stale = []
 
     async def load(self, transcript: list[Message]) -> None:
         """Bring ``transcript`` and the questions up to date, mending what a dead process left. A checkpoint."""
@@ -70,9 +75,11 @@ class StoredThread:
         if record is None:
             self._version = 0
             return
-        self.requests = {stored.request.id: stored for stored in record.requests}
         waiting = [stored.request.tool_call_id for stored in record.requests]
         messages, notes = repaired(record.messages, waiting=waiting)
+        unanswered = _unanswered_calls(messages)
+        self.requests = {one.request.id: one for one in record.requests if one.request.tool_call_id in unanswered}
+        self._stale = [one.request.id for one in record.requests if one.request.id not in self.requests]
         for note in notes:
             _log.warning("thread %s was mended while it was loaded: %s", self.thread_id, note)
         transcript[:] = messages
@@ -166,12 +173,16 @@ class StoredThread:
         """Take a question out of the store, with its answer if it has one; durable before this returns.
 
         A process that dies later finds neither question nor result, so the call's outcome is unknown and its body is
-        not run a second time.
+        not run a second time. Raises ``ClaimLost`` if somebody else goes on with the thread.
         """
         stored = self.requests.get(request_id)
         if stored is None:
             return None
         await self.clear([request_id])
+        if self._claim is not None:
+            # In this order: whoever takes the thread over from now on finds the question gone, and if somebody had
+            # before, the call is theirs.
+            await self.checkpointer.renew_claim(self._claim, lease_seconds=self._lease_seconds)
         self._in_use.setdefault(stored.request.tool_call_id, []).append(stored)
         return stored
 
@@ -180,3 +191,15 @@ class StoredThread:
         await self.checkpointer.clear_requests(self.thread_id, request_ids)
         for request_id in request_ids:
             self.requests.pop(request_id, None)
+
+
+def _unanswered_calls(messages: Sequence[Message]) -> set[str]:
+    """The calls of the last batch that have no result; everywhere else in a mended transcript each has one."""
+    answered: set[str] = set()
+    for message in reversed(messages):
+        if isinstance(message, AssistantMessage):
+            return {call.id for call in message.tool_calls} - answered
+        if not isinstance(message, ToolResultMessage):
+            break
+        answered.add(message.tool_call_id)
+    return set()

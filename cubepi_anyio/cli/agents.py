@@ -16,7 +16,7 @@ from .file_tools import NEED_CONSENT, file_tools
 from .models import ModelSettings, key_variables, takes_tools
 from .options import backend_fault, folder_fault, reasoning_of
 
-__all__ = ("Consent", "make_agent", "model_settings", "options_fault", "tools_for")
+__all__ = ("Consent", "make_agent", "model_settings", "options_fault", "system_prompt", "tools_for")
 
 _SYSTEM_PROMPT = "You are a helpful assistant on a person's terminal. Answer in plain text, briefly and exactly."
 _ABOUT_TOOLS = """\

@@ -65,8 +65,7 @@ class Conversation:
         return self
 
     def _open(self) -> None:
-        if self.model_name.partition(":")[0] == "local":
-            self.say("Starting the local model ...", "dim")
+        self._say_what_takes_long(self.model_name)
         model = self._opened.enter_context(open_model(model_settings(self.options)))
         if self._store is not None:
             self._thread_id = anyio.run(_newest_thread, self._store, backend=self.options.backend) or uuid4().hex
@@ -101,6 +100,7 @@ class Conversation:
 
     def change_model(self, name: str) -> None:
         """Go on with another model. Raises ``UsageError`` if it cannot be asked; then all is as it was."""
+        self._say_what_takes_long(name)
         opened = ExitStack()
         state = self.agent.state
         state.model = opened.enter_context(open_model(model_settings(self.options, name)))
@@ -108,6 +108,10 @@ class Conversation:
         self._opened, self.model_name = opened, name
         state.tools = tools_for(self.options, name)
         state.system_prompt = system_prompt(self.options, has_tools=bool(state.tools))
+
+    def _say_what_takes_long(self, name: str) -> None:
+        if name.partition(":")[0] == "local":
+            self.say("Starting the local model ...", "dim")
 
     def _new_agent(self, model: StreamingModel) -> Agent:
         return make_agent(

@@ -43,6 +43,7 @@ FAILED = 1
 """Exit code of a demo that could not."""
 
 PROMPT = "What is in these files?"
+"""What the demo asks."""
 _REDRAW_SECONDS = 1 / 12
 _SYSTEM_PROMPT = "You look at files with the tools you have, several at once, and say what you found."
 

@@ -24,6 +24,7 @@ __all__ = (
 )
 
 UpdateFunction = Callable[[object], Any]
+"""``on_update`` as the tools of the demo call it."""
 
 
 @dataclass(frozen=True, slots=True)

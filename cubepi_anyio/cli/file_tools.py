@@ -39,8 +39,8 @@ _MAX_WRITTEN_BYTES = 1_000_000
 _MAX_OUTPUT_BYTES = 30_000
 _MAX_SECONDS = 3600.0
 
-FilePath = Annotated[str, "path of a file, relative to the working folder"]
-FolderPath = Annotated[str, "path of a folder, relative to the working folder"]
+_FilePath = Annotated[str, "path of a file, relative to the working folder"]
+_FolderPath = Annotated[str, "path of a folder, relative to the working folder"]
 
 
 def file_tools(folder: Path, *, hidden_variables: Collection[str] = ()) -> list[AgentTool]:
@@ -76,7 +76,7 @@ def _regular_file(root: Path, name: str) -> Path:
 def _read_file(root: Path) -> AgentTool:
     @tool
     def read_file(
-        path: FilePath,
+        path: _FilePath,
         first_line: Annotated[int, Field(ge=1, description="where to begin, counted from 1")] = 1,
         max_lines: Annotated[int, Field(ge=1, le=_MAX_LINES)] = _MAX_LINES,
     ) -> AgentToolResult:
@@ -114,7 +114,7 @@ def _lines(path: Path, first_line: int, max_lines: int) -> tuple[list[str], bool
 
 def _list_files(root: Path) -> AgentTool:
     @tool
-    def list_files(path: FolderPath = ".") -> AgentToolResult:
+    def list_files(path: _FolderPath = ".") -> AgentToolResult:
         """List a folder: its files with their sizes, its folders with a slash at the end."""
         folder = _inside(root, path)
         if not folder.is_dir():
@@ -190,7 +190,7 @@ def _search_result(text: str, hits: list[str], *, is_cut: bool) -> AgentToolResu
 
 def _write_file(root: Path) -> AgentTool:
     @tool(idempotent=False)
-    def write_file(path: FilePath, text: Annotated[str, "the whole text of the file"]) -> AgentToolResult:
+    def write_file(path: _FilePath, text: Annotated[str, "the whole text of the file"]) -> AgentToolResult:
         """Write a text file: a new one, or in place of what is there. Folders that are missing are made."""
         target = _inside(root, path)
         if target.exists() and not target.is_file():

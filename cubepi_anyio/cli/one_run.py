@@ -27,10 +27,16 @@ from .screen import PlainScreen, show_what_cannot_be_encoded
 from .text import Span, as_line, printable
 from .turn import AskingChannel, TurnDisplay, run_turn
 
-__all__ = ("LIMIT", "add_parser", "run")
+__all__ = ("FAILED", "LIMIT", "OK", "add_parser", "run")
 
-OK, FAILED, LIMIT = 0, 1, 3
-"""Exit codes: the run completed; the model or something of ours failed; a limit ended it."""
+OK = 0
+"""Exit code of a run that completed."""
+
+FAILED = 1
+"""Exit code when the model failed, or something of ours."""
+
+LIMIT = 3
+"""Exit code of a run that a limit ended."""
 
 _DESCRIPTION = """\
 Sends one prompt to a model and prints its answer. The model may read, list and search files below --cwd; writing files

@@ -22,6 +22,7 @@ __all__ = (
 )
 
 RICH_HINT = "For a live display: pip install 'cubepi-anyio[cli]'"
+"""Said where rich is not installed."""
 
 _PLAIN_COLUMNS = 100
 _COLOURS: dict[Style, str] = {

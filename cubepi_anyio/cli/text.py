@@ -38,6 +38,7 @@ Line = tuple[Span, ...]
 """One line, without a line break."""
 
 BLANK: Line = ()
+"""A line with nothing in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,9 @@ class Glyphs:
 
 
 UNICODE = Glyphs("━", "╸", "╺", "┄", "─", "╷", "▲", "✓", "✗", "·", "…", "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
+"""For terminals that show Unicode."""
 ASCII = Glyphs("=", "=", "=", ".", "-", "|", "^", "+", "x", "-", "~", "|/-\\")
+"""For all others."""
 
 
 def glyphs_for(encoding: str) -> Glyphs:

@@ -149,3 +149,4 @@ AgentEvent = (
     | TurnEndEvent
     | AgentEndEvent
 )
+"""Anything an agent says; tell them apart by ``type``."""

@@ -34,6 +34,7 @@ StreamEventType = Literal[
     "done",
     "error",
 ]
+"""What an event is: ``X_start``, ``X_delta`` or ``X_end`` of a block, or ``start``, ``done`` and ``error``."""
 
 
 class SnapshotSource(Protocol):

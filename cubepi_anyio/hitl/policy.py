@@ -44,5 +44,6 @@ class AskPerson:
 
 
 PolicyDecision = Approve | Deny | Edit | AskPerson
+"""What a policy may decide."""
 Policy = Callable[[BeforeToolCallContext], PolicyDecision | Awaitable[PolicyDecision]]
 """Decides about one call; plain or async. It may be asked again about a call that was suspended."""

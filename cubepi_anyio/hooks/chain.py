@@ -39,6 +39,7 @@ class Hooks:
 
 
 NO_HOOKS = Hooks()
+"""Nobody listens at any seam."""
 
 
 def compose(middleware: Sequence[Middleware]) -> Hooks:

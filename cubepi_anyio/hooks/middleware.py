@@ -16,6 +16,7 @@ from ..types.messages import AssistantMessage, Message, ToolResultMessage
 __all__ = ("AfterToolCallContext", "AgentContext", "BeforeToolCallContext", "Middleware", "TurnAction", "TurnDecision")
 
 TurnDecision = Literal["natural", "stop", "loop_to_model"]
+"""What comes after an answer; ``TurnAction.decision`` says what each word does."""
 
 
 @dataclass(slots=True)

@@ -17,8 +17,11 @@ from ..types.model import Model
 __all__ = ("Observers", "OnChunk", "OnRequest", "OnResponseMessage")
 
 OnRequest = Callable[[dict[str, Any], Model], Awaitable[None] | None]
+"""Sees the payload of each request before it is sent, sync or async."""
 OnChunk = Callable[[StreamEvent, Model], None]
+"""Sees each stream event; a plain function."""
 OnResponseMessage = Callable[[AssistantMessage | None, Model, Exception | None], Awaitable[None] | None]
+"""Hears how each request ended, sync or async: with the message, or with the error, or with neither."""
 
 _log = logging.getLogger(__name__)
 

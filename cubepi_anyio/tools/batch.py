@@ -23,22 +23,23 @@ async def run_parallel(slots: Sequence[CallSlot], plan: BatchPlan, *, max_parall
     if len(slots) == 1:
         await _run_alone(slots[0], plan)
     elif max_parallel is None or max_parallel >= len(slots):
-        await run_in_tasks(partial(run_call, slot, plan) for slot in slots)
+        await run_in_tasks((partial(run_call, slot, plan) for slot in slots), own_counts=True)
     else:
         waiting = iter(slots)
-        await run_in_tasks(partial(_work_off, waiting, plan) for _ in range(max_parallel))
+        await run_in_tasks((partial(_work_off, waiting, plan) for _ in range(max_parallel)), own_counts=True)
 
 
 async def _work_off(waiting: Iterator[CallSlot], plan: BatchPlan) -> None:
     """Run calls until none waits. A fixed number of workers is the bound: a waiting call has no task to cancel."""
     for slot in waiting:
-        await run_call(slot, plan)
+        if not await run_call(slot, plan):
+            return
 
 
 async def _run_alone(slot: CallSlot, plan: BatchPlan) -> None:
     """Run one call: in a task of its own where a ``Task.cancel()`` meant for the run could break a tool's shield."""
     if has_native_cancellation():
-        await run_in_tasks((partial(run_call, slot, plan),))
+        await run_in_tasks((partial(run_call, slot, plan),), own_counts=True)
     else:
         await run_call(slot, plan)
 

@@ -19,6 +19,7 @@ from ..concurrency import (
     DONE,
     AbortSignal,
     AbortSource,
+    OwnCancelCount,
     native_cancel_requests,
     run_in_tasks,
 )
@@ -144,45 +145,62 @@ class BatchPlan:
     """Seconds a cancelled tool may take to clean up before it is said to ignore its cancellation."""
 
 
-async def run_call(slot: CallSlot, plan: BatchPlan) -> None:
+async def run_call(slot: CallSlot, plan: BatchPlan) -> bool:
     """Bring one call to its end and report it; whatever the tool raises becomes the outcome in ``slot``.
 
-    Leaves by exception only for what is not the tool's: a cancellation of the surroundings (an outcome that was
-    reached stays in ``slot``), an error of a hook or of the reporter, ``KeyboardInterrupt`` and ``SystemExit``.
+    False if the surroundings were cancelled: an outcome that was reached stays in ``slot``, and the cancellation has
+    ended here, with the task, or goes on as an exception where the call runs in its caller's task.
+    Leaves by exception else only for what is not the tool's: an error of a hook or of the reporter,
+    ``KeyboardInterrupt`` and ``SystemExit``.
     """
-    if slot.outcome is None:
-        await _reach_outcome(slot, plan)
+    if slot.outcome is None and not await _reach_outcome(slot, plan):
+        return False
     await plan.reporter.call_ended(slot)
+    return True
 
 
-async def _reach_outcome(slot: CallSlot, plan: BatchPlan) -> None:
+async def _reach_outcome(slot: CallSlot, plan: BatchPlan) -> bool:
     if slot.aborted:
         slot.outcome = CallOutcome.aborted(slot.call, slot.abort_reason)
-        return
+        return True
     slot.scope = scope = CancelScope()
+    was_left = True
     try:
-        with scope:
-            try:
-                await _prepare(slot, plan)
-            except SuspendCall as suspended:
-                slot.outcome = CallOutcome.suspended(slot.call, suspended.request)
-            if slot.outcome is None:
-                await _execute(slot, plan, scope)
-            if plan.hooks.after is not None:
-                await _after(slot, plan)
+        with OwnCancelCount(scope):
+            await _work_on(slot, plan, scope)
+            was_left = False
     except anyio.get_cancelled_exc_class() as error:  # noqa: ASYNC103 - the scopes say whose it is
         # The type of the exception does not say who was cancelled; the state of the surroundings does.
         if _surroundings_are_cancelled():
-            _keep_thread_outcome(slot, "the run was cancelled")
-            _note_lateness(slot, plan)
-            plan.reporter.call_interrupted(slot)
+            _interrupt(slot, plan)
             raise
         slot.outcome = CallOutcome.failed(slot.call, _self_cancelled(error))
+    if was_left and _surroundings_are_cancelled():
+        _interrupt(slot, plan)
+        return False
     if slot.outcome is None:
         slot.outcome = _outcome_of_cancelled(slot, plan)
     _note_lateness(slot, plan)
     if native_cancel_requests() > 0:
         await _let_own_cancellation_pass()
+    return True
+
+
+async def _work_on(slot: CallSlot, plan: BatchPlan, scope: CancelScope) -> None:
+    try:
+        await _prepare(slot, plan)
+    except SuspendCall as suspended:
+        slot.outcome = CallOutcome.suspended(slot.call, suspended.request)
+    if slot.outcome is None:
+        await _execute(slot, plan, scope)
+    if plan.hooks.after is not None:
+        await _after(slot, plan)
+
+
+def _interrupt(slot: CallSlot, plan: BatchPlan) -> None:
+    _keep_thread_outcome(slot, "the run was cancelled")
+    _note_lateness(slot, plan)
+    plan.reporter.call_interrupted(slot)
 
 
 def _surroundings_are_cancelled() -> bool:

@@ -54,3 +54,4 @@ class ToolHooks:
 
 
 NO_TOOL_HOOKS = ToolHooks()
+"""Nobody listens around calls."""

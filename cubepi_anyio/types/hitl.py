@@ -73,6 +73,7 @@ class AskRequest(_Value):
 
 
 RequestPayload = Annotated[ConfirmRequest | ApproveRequest | AskRequest, Field(discriminator="kind")]
+"""What is asked; told apart by ``kind``."""
 
 
 class PersonRequest(_Value):

@@ -88,6 +88,7 @@ class ToolResultMessage(_Message):
 
 
 Message = Annotated[UserMessage | AssistantMessage | ToolResultMessage, Field(discriminator="role")]
+"""Anything that stands in a transcript; told apart by ``role``."""
 
 message_adapter: TypeAdapter[UserMessage | AssistantMessage | ToolResultMessage] = TypeAdapter(
     Message, config=ConfigDict(defer_build=True)

@@ -47,7 +47,7 @@ async def call(folder: Path, name: str, /, **arguments: Any) -> ToolResultMessag
 
 
 def agent_that_calls(folder: Path, name: str, arguments: dict[str, Any], **options: Any) -> Agent:
-    provider = FauxProvider()
+    provider = FauxProvider(token_size_min=50_000, token_size_max=50_000)  # long arguments in few pieces
     provider.set_responses([faux_assistant_message([faux_tool_call(name, arguments)]), "done"])
     return Agent(model=provider.model("m"), tools=file_tools(folder, **options))
 

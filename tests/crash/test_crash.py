@@ -27,6 +27,7 @@ from cubepi_anyio.checkpointers.postgres import PostgresCheckpointer
 from cubepi_anyio.checkpointers.sqlite import SQLiteCheckpointer
 from cubepi_anyio.errors import RequestsPending, ThreadBusy
 from cubepi_anyio.hitl import DurableChannel
+from tests.conftest import needs_trio
 from tests.support.servers import shared_postgres
 
 from .worker import LEASE_SECONDS, Life, line_of
@@ -35,13 +36,14 @@ pytestmark = [
     pytest.mark.anyio,
     pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are made by fork"),
     pytest.mark.deadline(3600 if "CUBEPI_ANYIO_CRASHES" in os.environ else 120),
+    pytest.mark.parametrize("anyio_backend", ["asyncio", pytest.param("trio", marks=needs_trio)], indirect=True),
 ]
 
-KILLS = int(os.environ.get("CUBEPI_ANYIO_CRASHES", "14"))
+KILLS = int(os.environ.get("CUBEPI_ANYIO_CRASHES", "10"))
 """For each store, backend and kind of run."""
 THOROUGH = "CUBEPI_ANYIO_CRASHES" in os.environ
 SEED = int(os.environ.get("CUBEPI_ANYIO_CRASH_SEED", "0")) or Random().randrange(1, 2**31)
-KILLED = -9
+KILLED, STOPPED = -9, -19
 _KILLS_OF_A_THREAD = 25
 
 
@@ -56,8 +58,14 @@ class Processes:
         """How the life ended, and how many seconds it took."""
         await self._program.stdin.send(line_of(life))
         ended, seconds = json.loads(await self._answers.receive_until(b"\n", 1000))
-        assert ended in (0, KILLED), f"life {life} ended with exit code {ended}"
+        assert ended in (0, KILLED, STOPPED), f"{life} ended with exit code {ended}"
         return ended, seconds
+
+    async def wake(self) -> None:
+        """Let the one that sleeps live on to its end."""
+        await self._program.stdin.send(b"\n")
+        ended, _ = json.loads(await self._answers.receive_until(b"\n", 1000))
+        assert ended == 0, f"woken, it ended with exit code {ended}"
 
 
 @asynccontextmanager
@@ -78,6 +86,7 @@ class World:
     life: Life
     """What all lives on this thread have in common."""
     entries: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    _too_late: range = range(0)
 
     def next_life(self, **changes: Any) -> Life:
         """The next life, with a number that none has had."""
@@ -86,11 +95,25 @@ class World:
 
     async def check(self) -> None:
         """Assert all that holds after a death."""
-        self.entries = [json.loads(line) for line in Path(self.life.journal).read_bytes().splitlines()]
+        self.entries = self._read_journal()
         record = await self.store.load(self.life.thread_id)
         self._check_announced(record.messages if record is not None else [])
         self._check_effects(record.messages if record is not None else [])
         await self._check_usable()
+
+    async def wake(self, alive: Processes) -> None:
+        """Let the life that sleeps end. What it announces then is not what was stored: the store refuses it."""
+        before = len(self._read_journal())
+        await alive.wake()
+        self._too_late = range(before, len(self._read_journal()))
+
+    def _read_journal(self) -> list[dict[str, Any]]:
+        entries = [json.loads(line) for line in Path(self.life.journal).read_bytes().splitlines()]
+        announced = ("message", "result")
+        return [
+            {**entry, "kind": "too late"} if number in self._too_late and entry["kind"] in announced else entry
+            for number, entry in enumerate(entries)
+        ]
 
     def of_kind(self, kind: str) -> list[dict[str, Any]]:
         return [entry for entry in self.entries if entry["kind"] == kind]
@@ -204,18 +227,46 @@ async def _end_well(world: World, alive: Processes) -> None:
     assert world.of_kind("message")[-1]["message"]["content"][0]["text"] == "All done."
 
 
+def some_moments() -> range:
+    """At which moments of a life it is ended: all of them, or a part that differs from seed to seed."""
+    stride = 1 if THOROUGH else 13
+    return range(1 + Random(SEED).randrange(stride), 1000, stride)
+
+
 @pytest.mark.parametrize("gated", [False, True], ids=["runs", "suspended_runs"])
 async def test_a_process_killed_before_and_after_each_call_of_the_store_loses_and_repeats_nothing(
     address: tuple[str, str], gated: bool, anyio_backend: Any, tmp_path: Path
 ) -> None:
     """Also before and after each event, and each effect of a tool; one such moment for each thread."""
-    stride = 1 if THOROUGH else 11
     async with worlds(address, anyio_backend, tmp_path, gated=gated) as make, processes() as alive:
-        for moment in range(1 + Random(SEED).randrange(stride), 1000, stride):
+        deaths = 0
+        for moment in some_moments():
             world = make(moment)
-            ended, _ = await alive.live(world.next_life(kill_at=moment))
+            ended, _ = await alive.live(world.next_life(end_at=moment))
             await world.check()
             await _end_well(world, alive)
             if ended == 0:
                 break
-        assert moment > 30
+            deaths += 1
+        assert deaths > 2
+
+
+@pytest.mark.parametrize("gated", [False, True], ids=["runs", "suspended_runs"])
+async def test_a_process_that_slept_through_its_lease_does_nothing_a_second_time(
+    address: tuple[str, str], gated: bool, anyio_backend: Any, tmp_path: Path
+) -> None:
+    """It was taken for dead, and another went on; then it wakes, and goes on as well until it learns of that."""
+    async with worlds(address, anyio_backend, tmp_path, gated=gated) as make, processes() as alive:
+        sleeps = 0
+        for moment in some_moments():
+            world = make(moment)
+            ended, _ = await alive.live(world.next_life(end_at=moment, end_by="SIGSTOP"))
+            if ended == 0:
+                break
+            assert (await alive.live(world.next_life()))[0] == 0
+            await world.check()
+            await world.wake(alive)
+            await world.check()
+            await _end_well(world, alive)
+            sleeps += 1
+        assert sleeps > 2

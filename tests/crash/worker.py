@@ -10,9 +10,11 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -24,12 +26,15 @@ from cubepi_anyio import Agent, AgentEvent, AgentTool, FauxProvider, faux_text, 
 from cubepi_anyio.checkpointers import Checkpointer
 from cubepi_anyio.checkpointers.postgres import PostgresCheckpointer
 from cubepi_anyio.checkpointers.sqlite import SQLiteCheckpointer
-from cubepi_anyio.errors import ThreadBusy
+from cubepi_anyio.errors import ClaimLost, PersonError, ThreadBusy
 from cubepi_anyio.hitl import ApprovalPolicy, Approve, AskPerson, DurableChannel
 from cubepi_anyio.hooks.middleware import BeforeToolCallContext
 from cubepi_anyio.types.hitl import ApproveAnswer
 
 LEASE_SECONDS = 0.03
+
+ASLEEP: list[int] = []
+"""The processes that sleep."""
 
 
 @dataclass
@@ -50,21 +55,27 @@ class Life:
     """After how many runs it leaves by itself, though the last one may be suspended."""
     kill_after_seconds: float | None = None
     """From its beginning; ``None`` lets it end by itself."""
-    kill_at: int | None = None
-    """It kills itself at this moment: moments lie before and after each call of the store, and at each line said."""
+    end_at: int | None = None
+    """It ends itself at this moment: moments lie before and after each call of the store, and at each line said."""
+    end_by: str = "SIGKILL"
+    """By which signal. Stopped, it sleeps until all that sleep are woken."""
 
 
 class Moments:
     """Counts the moments of a life, and ends it at the one it is to end at."""
 
-    def __init__(self, kill_at: int | None) -> None:
-        self.kill_at = kill_at
-        self.count = 0
+    def __init__(self, life: Life) -> None:
+        self._end_at = life.end_at
+        self._end_by = signal.Signals[life.end_by]
+        self._gate = threading.Lock()
+        self._count = 0
 
     def pass_one(self) -> None:
-        self.count += 1
-        if self.count == self.kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
+        with self._gate:
+            self._count += 1
+            is_the_one = self._count == self._end_at
+        if is_the_one:
+            os.kill(os.getpid(), self._end_by)
 
 
 class WatchedStore:
@@ -193,7 +204,7 @@ async def go_on(agent: Agent, journal: Journal, life: Life) -> None:
 
 async def live(life: Life) -> None:
     """One process, from its beginning to its end."""
-    moments = Moments(life.kill_at)
+    moments = Moments(life)
     journal = Journal(life.journal, moments)
     kind, address = life.store
     async with SQLiteCheckpointer(address) if kind == "sqlite" else PostgresCheckpointer(address) as store:
@@ -202,8 +213,12 @@ async def live(life: Life) -> None:
             try:
                 await go_on(agent, journal, life)
                 break
-            except ThreadBusy:  # the claim of the one that was killed before
+            except ThreadBusy:  # the claim of the one before
                 await anyio.sleep(LEASE_SECONDS / 8)
+            except (ClaimLost, PersonError):
+                if life.end_by != "SIGSTOP":
+                    raise
+                break  # others went on while it slept
     faults = [fault for call in provider.calls for fault in tool_cycle_faults(call.messages)]
     if faults:
         raise AssertionError(faults)
@@ -235,7 +250,10 @@ def run_to_its_end(life: Life) -> tuple[int, float]:
     pid = begin(life)
     while True:
         seconds = time.monotonic() - began
-        ended, status = os.waitpid(pid, os.WNOHANG)
+        ended, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
+        if ended and os.WIFSTOPPED(status):
+            ASLEEP.append(pid)
+            return -signal.SIGSTOP, seconds
         if ended:
             return os.waitstatus_to_exitcode(status), seconds
         if life.kill_after_seconds is not None and seconds >= life.kill_after_seconds:
@@ -244,12 +262,23 @@ def run_to_its_end(life: Life) -> tuple[int, float]:
         time.sleep(0.0005)
 
 
-def serve(lines: Sequence[str] | Any, answer: Callable[[str], Any]) -> None:
-    """Let one life after the other live."""
+def wake() -> tuple[int, float]:
+    """Let the process that sleeps go on, and wait for its end."""
+    began, pid = time.monotonic(), ASLEEP.pop()
+    os.kill(pid, signal.SIGCONT)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), time.monotonic() - began
+
+
+def serve(lines: Iterable[str], answer: Callable[[str], Any]) -> None:
+    """Let one life after the other live; an empty line wakes the one that sleeps."""
     for line in lines:
-        fields: dict[str, Any] = json.loads(line)
-        fields["store"] = tuple(fields["store"])
-        answer(json.dumps(run_to_its_end(Life(**fields))) + "\n")
+        if not line.strip():
+            ended = wake()
+        else:
+            fields: Any = json.loads(line)
+            fields["store"] = tuple(fields["store"])
+            ended = run_to_its_end(Life(**fields))
+        answer(json.dumps(ended) + "\n")
         sys.stdout.flush()
 
 
@@ -260,8 +289,6 @@ def line_of(life: Life) -> bytes:
 
 if __name__ == "__main__":
     for name in ("trio", "uvloop", "psycopg", "anyio._backends._asyncio", "anyio._backends._trio"):
-        try:  # before there are any lives, so that none has to wait for it
-            __import__(name)
-        except ImportError:
-            pass
+        with suppress(ImportError):
+            __import__(name)  # before there are any lives, so that none has to wait for it
     serve(sys.stdin, sys.stdout.write)

@@ -39,6 +39,7 @@ async def test_an_example_prints_what_its_page_shows(
 
 
 @needs_trio
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TUTORIAL)
 def test_a_program_of_the_tutorial_runs_as_a_command_in_an_empty_folder(name: str, tmp_path: Path) -> None:
     program = tmp_path / Path(name).name

@@ -46,14 +46,17 @@ def shown_output(name: str) -> str:
 
 
 @needs_trio
+@pytest.mark.slow
 def test_agents_in_the_nursery_of_a_trio_application_end_with_it(tmp_path: Path) -> None:
     assert run_program("nursery.py", folder=tmp_path) == shown_output("nursery.py")
 
 
+@pytest.mark.slow
 def test_an_asyncio_program_ends_a_run_with_its_own_timeout(tmp_path: Path) -> None:
     assert run_program("with_asyncio.py", folder=tmp_path) == shown_output("with_asyncio.py")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ["crawler.py", "duel.py", "survive.py"])
 def test_a_program_prints_what_its_page_shows(name: str, backend: str, tmp_path: Path) -> None:
@@ -61,7 +64,9 @@ def test_a_program_prints_what_its_page_shows(name: str, backend: str, tmp_path:
 
 
 @pytest.mark.anyio
-async def test_a_crawl_that_is_cancelled_leaves_no_fetch_running_and_answers_every_call() -> None:
+async def test_a_crawl_that_is_cancelled_leaves_no_fetch_running_and_answers_every_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     crawler = load(PROGRAMS / "crawler.py")
     enough, running = anyio.Event(), 0
 
@@ -83,7 +88,7 @@ async def test_a_crawl_that_is_cancelled_leaves_no_fetch_running_and_answers_eve
         seen.append(original(**arguments))
         return seen[-1]
 
-    crawler.Agent = remembered
+    monkeypatch.setattr(crawler, "Agent", remembered)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(crawler.crawl, site)
         await enough.wait()
@@ -254,6 +259,7 @@ def at_a_terminal(*command: str | Path) -> Generator[Terminal]:
         terminal.close()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="there are no terminals to open here")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_person_at_the_terminal_allows_one_call_and_refuses_another(backend: str) -> None:

@@ -22,6 +22,8 @@ from .pages import PROGRAMS
 
 pytest.importorskip("starlette", reason="the web server of the examples is not installed")
 
+pytestmark = pytest.mark.slow
+
 SERVERS = ["uvicorn", pytest.param("hypercorn", marks=needs_trio)]
 CHROMIUM = [
     "--headless",
@@ -98,12 +100,12 @@ def test_a_client_that_reads_to_the_end_gets_the_whole_story_and_its_outcome(add
     assert until(lambda: runs(address)) == ["completed"]
 
 
-def test_a_client_that_leaves_ends_its_run_at_once(address: str) -> None:
+def test_a_client_that_leaves_ends_its_run_long_before_the_story_is_over(address: str) -> None:
     with httpx.stream("GET", f"{address}/run", params={"prompt": "A long story."}, timeout=60) as answer:
         lines = answer.iter_lines()
         assert next(lines) == "event: text"
         assert runs(address) == []
-    assert until(lambda: runs(address), seconds=1.0) == ["aborted"]
+    assert until(lambda: runs(address), seconds=5.0) == ["aborted"]
 
 
 def test_a_prompt_that_says_nothing_is_refused(address: str) -> None:
@@ -163,7 +165,6 @@ def browser(tmp_path: Path) -> Generator[Browser]:
             browser.close()
 
 
-@pytest.mark.slow
 def test_a_page_shows_the_answer_as_it_comes_and_leaving_it_ends_the_run(address: str, browser: Browser) -> None:
     browser.open(address)
     browser.run("document.querySelector('#form button').click()")
@@ -171,16 +172,15 @@ def test_a_page_shows_the_answer_as_it_comes_and_leaving_it_ends_the_run(address
     assert browser.text("outcome") == "running"
     assert runs(address) == []
     browser.open("about:blank")
-    assert until(lambda: runs(address), seconds=3.0) == ["aborted"]
+    assert until(lambda: runs(address), seconds=10.0) == ["aborted"]
 
 
-@pytest.mark.slow
 def test_the_stop_button_ends_the_run_and_another_one_completes(address: str, browser: Browser) -> None:
     browser.open(address)
     browser.run("document.querySelector('#form button').click()")
     until(lambda: browser.text("answer"))
     browser.run("document.getElementById('stop').click()")
-    assert until(lambda: runs(address), seconds=3.0) == ["aborted"]
+    assert until(lambda: runs(address), seconds=10.0) == ["aborted"]
     assert browser.text("outcome") == "stopped"
     browser.run("document.getElementById('prompt').value = 'A short story.'")
     browser.run("document.querySelector('#form button').click()")

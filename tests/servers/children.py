@@ -10,7 +10,7 @@ from typing import IO
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = ROOT / ".venv-servers"
-MISSING = "{} is not installed in {}; `.ci/run servers` installs it"
+MISSING = "missing in {1}: {0}; `.ci/run servers` installs it"
 
 
 @contextmanager

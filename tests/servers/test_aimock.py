@@ -172,8 +172,8 @@ async def test_an_answer_cut_by_its_limit_runs_no_tool(aimock: AIMock, vendor: V
 
 
 BREAKS: dict[str, dict[str, Any]] = {
-    "truncated": {"latency": 10, "truncateAfterChunks": 6},
-    "disconnected": {"latency": 30, "disconnectAfterMs": 100},
+    "truncated": {"latency": 20, "truncateAfterChunks": 6},
+    "disconnected": {"latency": 80, "disconnectAfterMs": 600},
 }
 
 

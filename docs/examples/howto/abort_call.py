@@ -2,7 +2,7 @@
 
 import anyio
 
-from cubepi_anyio import Agent, FauxProvider, faux_assistant_message, faux_tool_call, tool
+from cubepi_anyio import Agent, FauxProvider, faux_tool_call, tool
 
 
 async def main() -> None:
@@ -21,7 +21,7 @@ async def main() -> None:
         faux_tool_call("search", {"place": "the archive"}, id="slow"),
         faux_tool_call("search", {"place": "the shelf"}, id="quick"),
     ]
-    provider.set_responses([faux_assistant_message(calls), "Not on the shelf, and the archive takes too long."])
+    provider.set_responses([calls, "Not on the shelf, and the archive takes too long."])
     agent = Agent(model=provider.model("scripted"), tools=[search])
 
     async with anyio.create_task_group() as tasks:

@@ -2,7 +2,7 @@
 
 import anyio
 
-from cubepi_anyio import Agent, FauxProvider, faux_assistant_message, faux_tool_call, tool
+from cubepi_anyio import Agent, FauxProvider, faux_tool_call, tool
 from cubepi_anyio.hitl import ConfirmToolCall, MemoryChannel
 from cubepi_anyio.types.hitl import ApproveAnswer
 
@@ -27,7 +27,7 @@ async def main() -> None:
         faux_tool_call("delete", {"path": "b.txt"}),
         faux_tool_call("look", {"path": "c.txt"}),
     ]
-    provider.set_responses([faux_assistant_message(calls), "One is deleted."])
+    provider.set_responses([calls, "One is deleted."])
     agent = Agent(
         model=provider.model("scripted"),
         tools=[delete, look],

@@ -2,7 +2,7 @@
 
 import anyio
 
-from cubepi_anyio import Agent, FauxProvider, faux_assistant_message, faux_tool_call, tool
+from cubepi_anyio import Agent, FauxProvider, faux_tool_call, tool
 from cubepi_anyio.checkpointers.sqlite import SQLiteCheckpointer
 from cubepi_anyio.hitl import ConfirmToolCall, DurableChannel
 from cubepi_anyio.types.hitl import ApproveAnswer
@@ -28,7 +28,7 @@ def make_agent(provider: FauxProvider, store: SQLiteCheckpointer) -> Agent:
 
 async def main() -> None:
     provider = FauxProvider()
-    provider.set_responses([faux_assistant_message([faux_tool_call("pay", {"euros": 120})]), "Paid."])
+    provider.set_responses([faux_tool_call("pay", {"euros": 120}), "Paid."])
     async with SQLiteCheckpointer("threads.sqlite") as store:
         result = await make_agent(provider, store).prompt("Pay the invoice.")
         print(result.outcome, "with", len(result.requests), "question")

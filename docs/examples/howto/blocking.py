@@ -4,7 +4,7 @@ import time
 
 import anyio
 
-from cubepi_anyio import AbortSignal, Agent, FauxProvider, faux_assistant_message, faux_tool_call, tool
+from cubepi_anyio import AbortSignal, Agent, FauxProvider, faux_tool_call, tool
 
 
 @tool
@@ -21,7 +21,7 @@ def checksum(blocks: int, signal: AbortSignal) -> int:
 
 async def main() -> None:
     provider = FauxProvider()
-    provider.set_responses([faux_assistant_message([faux_tool_call("checksum", {"blocks": 50})]), "1225."])
+    provider.set_responses([faux_tool_call("checksum", {"blocks": 50}), "1225."])
     agent = Agent(model=provider.model("scripted"), tools=[checksum])
 
     ticks = 0

@@ -2,7 +2,7 @@
 
 import anyio
 
-from cubepi_anyio import Agent, FauxProvider, RunLimits, faux_assistant_message, faux_tool_call, tool
+from cubepi_anyio import Agent, FauxProvider, RunLimits, faux_tool_call, tool
 
 
 async def main() -> None:
@@ -20,7 +20,7 @@ async def main() -> None:
 
     provider = FauxProvider()
     calls = [faux_tool_call("fetch", {"number": number}) for number in range(6)]
-    provider.set_responses([faux_assistant_message(calls), "Read."])
+    provider.set_responses([calls, "Read."])
     agent = Agent(model=provider.model("scripted"), tools=[fetch], limits=RunLimits(max_parallel_tools=2))
     await agent.prompt("Read six pages.")
     print("most at a time:", most)

@@ -2,7 +2,7 @@
 
 import anyio
 
-from cubepi_anyio import Agent, FauxProvider, TextContent, faux_assistant_message, faux_tool_call, tool
+from cubepi_anyio import Agent, FauxProvider, TextContent, faux_tool_call, tool
 from cubepi_anyio.hooks.middleware import Middleware
 from cubepi_anyio.tools.hooks import AfterToolCallResult, BeforeToolCallResult
 
@@ -29,7 +29,7 @@ async def read(path: str) -> str:
 async def main() -> None:
     provider = FauxProvider()
     calls = [faux_tool_call("read", {"path": "/etc/shadow"}), faux_tool_call("read", {"path": "notes.txt"})]
-    provider.set_responses([faux_assistant_message(calls), "Read."])
+    provider.set_responses([calls, "Read."])
     agent = Agent(model=provider.model("scripted"), tools=[read], middleware=[House()])
     result = await agent.prompt("Read both.")
     for message in result.messages[2:4]:

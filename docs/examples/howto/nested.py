@@ -2,7 +2,7 @@
 
 import anyio
 
-from cubepi_anyio import Agent, FauxProvider, faux_assistant_message, faux_tool_call, tool
+from cubepi_anyio import Agent, FauxProvider, faux_tool_call, tool
 
 
 @tool(timeout=30)
@@ -17,7 +17,7 @@ async def research(topic: str) -> str:
 async def main() -> None:
     provider = FauxProvider()
     calls = [faux_tool_call("research", {"topic": topic}) for topic in ("herring", "cod")]
-    provider.set_responses([faux_assistant_message(calls), "Six facts."])
+    provider.set_responses([calls, "Six facts."])
     agent = Agent(model=provider.model("leader"), tools=[research])
     result = await agent.prompt("Compare them.")
     for message in result.messages:

@@ -4,7 +4,7 @@ import sys
 
 import anyio
 
-from cubepi_anyio import Agent, FauxProvider, ToolContext, faux_assistant_message, faux_tool_call, tool
+from cubepi_anyio import Agent, FauxProvider, ToolContext, faux_tool_call, tool
 from cubepi_anyio.tools.process import run_process
 
 
@@ -17,9 +17,7 @@ async def run_python(code: str, context: ToolContext) -> str:
 
 async def main() -> None:
     provider = FauxProvider()
-    provider.set_responses(
-        [faux_assistant_message([faux_tool_call("run_python", {"code": "print(6 * 7)"})]), "Forty-two."]
-    )
+    provider.set_responses([faux_tool_call("run_python", {"code": "print(6 * 7)"}), "Forty-two."])
     agent = Agent(model=provider.model("scripted"), tools=[run_python])
     result = await agent.prompt("Six times seven?")
     print(result.messages[2].text)

@@ -2,7 +2,7 @@
 
 import anyio
 
-from cubepi_anyio import Agent, FauxProvider, faux_assistant_message, faux_tool_call, tool
+from cubepi_anyio import Agent, FauxProvider, faux_tool_call, tool
 
 
 async def main() -> None:
@@ -15,9 +15,7 @@ async def main() -> None:
         agent.follow_up("And in French?")
         return f"the text of {name}"
 
-    provider.set_responses(
-        [faux_assistant_message([faux_tool_call("read_file", {"name": "notes.md"})]), "Headings.", "Titres."]
-    )
+    provider.set_responses([faux_tool_call("read_file", {"name": "notes.md"}), "Headings.", "Titres."])
     agent = Agent(model=provider.model("scripted"), tools=[read_file])
     await agent.prompt("Read notes.md.")
     for message in agent.state.messages:

@@ -3,7 +3,7 @@
 import anyio
 from pydantic import BaseModel, Field
 
-from cubepi_anyio import FauxProvider, faux_assistant_message, faux_tool_call
+from cubepi_anyio import FauxProvider, faux_tool_call
 from cubepi_anyio.providers.structured import generate_structured
 
 
@@ -18,8 +18,8 @@ async def main() -> None:
     provider = FauxProvider()
     provider.set_responses(
         [
-            faux_assistant_message([faux_tool_call("structured_output", {"platform": 0, "leaves_at": "9:05"})]),
-            faux_assistant_message([faux_tool_call("structured_output", {"platform": 3, "leaves_at": "9:05"})]),
+            faux_tool_call("structured_output", {"platform": 0, "leaves_at": "9:05"}),
+            faux_tool_call("structured_output", {"platform": 3, "leaves_at": "9:05"}),
         ]
     )
     train = await generate_structured(provider.model("scripted"), Train, "When is the next train?")

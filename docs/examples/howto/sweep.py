@@ -3,8 +3,8 @@
 import anyio
 from anyio.lowlevel import checkpoint
 
-from cubepi_anyio import Agent, FauxProvider, faux_assistant_message, faux_tool_call, tool
-from cubepi_anyio.testing import Scenario, sweep
+from cubepi_anyio import Agent, FauxProvider, faux_tool_call, tool
+from cubepi_anyio.testing import Scenario, endings_here, sweep
 
 
 @tool
@@ -17,12 +17,12 @@ async def work() -> str:
 
 def scenario() -> Scenario:
     provider = FauxProvider()
-    provider.set_responses([faux_assistant_message([faux_tool_call("work")]), "Done."])
+    provider.set_responses([faux_tool_call("work"), "Done."])
     return Scenario(agent=Agent(model=provider.model("scripted"), tools=[work]), provider=provider)
 
 
 async def main() -> None:
-    for ending in ("abort", "scope"):
+    for ending in endings_here():  # abort, scopes, siblings; on asyncio also Task.cancel()
         report = await sweep(scenario, ending=ending)
         report.raise_for_faults()
         assert report.endings > 5

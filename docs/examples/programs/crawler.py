@@ -15,7 +15,6 @@ from cubepi_anyio import (
     RunLimits,
     RunResult,
     ToolContext,
-    faux_assistant_message,
     faux_tool_call,
     tool,
 )
@@ -65,7 +64,7 @@ async def crawl(fetch: Fetch, *, at_a_time: int = 8, seconds: float | None = Non
 
     provider = FauxProvider()  # a model that wants to see every page; yours decides for itself
     calls = [faux_tool_call("visit", {"url": f"https://site.example/{number}"}) for number in range(PAGES)]
-    provider.set_responses([faux_assistant_message(calls), "The site is crawled."])
+    provider.set_responses([calls, "The site is crawled."])
     agent = Agent(model=provider.model("scripted"), tools=[visit], limits=RunLimits(max_parallel_tools=at_a_time))
     return await agent.prompt("Crawl the site."), visits
 

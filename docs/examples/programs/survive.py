@@ -10,23 +10,12 @@ from subprocess import DEVNULL, PIPE, Popen
 
 import anyio
 
-from cubepi_anyio import Agent, FauxProvider, RunResult, faux_assistant_message, faux_tool_call, tool, tool_cycle_faults
-from cubepi_anyio.checkpointers import RunClaim
+from cubepi_anyio import Agent, FauxProvider, RunResult, faux_tool_call, tool, tool_cycle_faults
 from cubepi_anyio.checkpointers.sqlite import SQLiteCheckpointer
 from cubepi_anyio.errors import ThreadBusy
 
 STORE = Path("survive.sqlite")
 PAID = Path("paid.txt")
-
-
-class ShortLease(SQLiteCheckpointer):
-    """A store in which a dead process holds its thread for half a second, so that this program need not wait a minute.
-
-    With so short a lease another process may take a thread over that is still at work. Leave it at the default.
-    """
-
-    async def claim_run(self, thread_id: str, run_id: str, *, lease_seconds: float) -> RunClaim:
-        return await super().claim_run(thread_id, run_id, lease_seconds=min(lease_seconds, 0.5))
 
 
 @tool
@@ -46,15 +35,22 @@ async def ship(what: str) -> str:
 
 
 def make_agent(store: SQLiteCheckpointer, provider: FauxProvider) -> Agent:
-    return Agent(model=provider.model("scripted"), tools=[pay, ship], checkpointer=store, thread_id="order-1")
+    """An agent whose process, when it dies, holds its thread for half a second, so that we need not wait a minute."""
+    return Agent(
+        model=provider.model("scripted"),
+        tools=[pay, ship],
+        checkpointer=store,
+        thread_id="order-1",
+        lease_seconds=0.5,
+    )
 
 
 async def child() -> None:
     """The process that is killed: it says when the first result is announced and the second tool runs."""
     provider = FauxProvider()
     calls = [faux_tool_call("pay", {"what": "a boat"}), faux_tool_call("ship", {"what": "a boat"})]
-    provider.set_responses([faux_assistant_message(calls)])
-    async with ShortLease(STORE) as store:
+    provider.set_responses([calls])
+    async with SQLiteCheckpointer(STORE) as store:
         agent = make_agent(store, provider)
         agent.subscribe(
             lambda event: event.type == "tool_execution_end" and print("ended", event.tool_name, flush=True)
@@ -84,7 +80,7 @@ async def go_on() -> None:
     """A new process: it finds the thread, mended, and asks the model again."""
     provider = FauxProvider()
     provider.set_responses([lambda messages: f"The boat is paid; the model sees {len(messages)} messages."])
-    async with ShortLease(STORE) as store:
+    async with SQLiteCheckpointer(STORE) as store:
         agent = make_agent(store, provider)
         for message in await agent.load():
             print(f"{message.role}: {message.text or '(two calls)'}")

@@ -4,7 +4,7 @@ import sys
 
 import anyio
 
-from cubepi_anyio import Agent, FauxProvider, faux_assistant_message, faux_tool_call, tool
+from cubepi_anyio import Agent, FauxProvider, faux_tool_call, tool
 from cubepi_anyio.hitl import ApprovalPolicy, Approve, AskPerson, TerminalChannel
 from cubepi_anyio.hooks.middleware import BeforeToolCallContext
 
@@ -33,7 +33,7 @@ async def main() -> None:
         faux_tool_call("delete", {"path": "notes.txt"}),
         faux_tool_call("delete", {"path": "draft.txt"}),
     ]
-    provider.set_responses([faux_assistant_message(calls), "I did what I may."])
+    provider.set_responses([calls, "I did what I may."])
     channel = TerminalChannel(default_timeout=120)
     agent = Agent(model=provider.model("scripted"), tools=[read, delete], middleware=[ApprovalPolicy(channel, policy)])
     result = await agent.prompt("Clean up.")

@@ -7,7 +7,6 @@ from cubepi_anyio import (
     FauxProvider,
     FauxResponse,
     ProviderOverloaded,
-    faux_assistant_message,
     faux_text,
     faux_thinking,
     faux_tool_call,
@@ -25,7 +24,7 @@ async def main() -> None:
     provider = FauxProvider()
     provider.set_responses(
         [
-            faux_assistant_message([faux_thinking("A rare word."), faux_tool_call("lookup", {"word": "ling"})]),
+            [faux_thinking("A rare word."), faux_tool_call("lookup", {"word": "ling"})],
             lambda messages: f"The tool says: {messages[-1].text}",
             FauxResponse([faux_text("I will never finish this")], end_after_deltas=3),
             ProviderOverloaded("come back later"),

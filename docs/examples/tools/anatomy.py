@@ -3,7 +3,7 @@
 import anyio
 from pydantic import BaseModel, Field
 
-from cubepi_anyio import Agent, AgentTool, AgentToolResult, FauxProvider, faux_assistant_message, faux_tool_call
+from cubepi_anyio import Agent, AgentTool, AgentToolResult, FauxProvider, faux_tool_call
 
 
 class SearchParams(BaseModel):
@@ -29,7 +29,7 @@ async def main() -> None:
     provider = FauxProvider()
     provider.set_responses(
         [
-            faux_assistant_message([faux_tool_call("search", {"query": "holidays", "limit": 2})]),
+            faux_tool_call("search", {"query": "holidays", "limit": 2}),
             "Pages 1 and 2 are about holidays.",
         ]
     )

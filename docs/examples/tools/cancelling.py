@@ -4,7 +4,7 @@ import time
 
 import anyio
 
-from cubepi_anyio import AbortSignal, Agent, FauxProvider, faux_assistant_message, faux_tool_call, tool
+from cubepi_anyio import AbortSignal, Agent, FauxProvider, faux_tool_call, tool
 
 
 @tool
@@ -41,12 +41,12 @@ def compress(signal: AbortSignal) -> str:
 async def main() -> None:
     provider = FauxProvider()
     calls = [faux_tool_call("upload"), faux_tool_call("migrate"), faux_tool_call("compress")]
-    provider.set_responses([faux_assistant_message(calls)])
+    provider.set_responses([calls])
     agent = Agent(model=provider.model("scripted"), tools=[upload, migrate, compress])
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(agent.prompt, "Do all three.")
-        await anyio.sleep(0.2)
+        await anyio.sleep(0.5)
         agent.abort("enough")
     for message in agent.state.messages[2:]:
         print(f"{message.tool_name}: {message.text}")

@@ -2,7 +2,7 @@
 
 import anyio
 
-from cubepi_anyio import Agent, AgentToolResult, FauxProvider, faux_assistant_message, faux_tool_call, tool
+from cubepi_anyio import Agent, AgentToolResult, FauxProvider, faux_tool_call, tool
 
 
 @tool
@@ -26,7 +26,7 @@ async def main() -> None:
         faux_tool_call("divde", {"a": 6, "b": 3}),
         faux_tool_call("divide", {"a": 6, "b": 3}),
     ]
-    provider.set_responses([faux_assistant_message(calls), "I see."])
+    provider.set_responses([calls, "I see."])
     agent = Agent(model=provider.model("scripted"), tools=[divide, book])
     result = await agent.prompt("Try.")
     for message in result.messages:

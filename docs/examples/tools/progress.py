@@ -2,7 +2,7 @@
 
 import anyio
 
-from cubepi_anyio import Agent, AgentTool, AgentToolResult, FauxProvider, faux_assistant_message, faux_tool_call
+from cubepi_anyio import Agent, AgentTool, AgentToolResult, FauxProvider, faux_tool_call
 
 
 async def index(tool_call_id, params, *, on_update):
@@ -17,7 +17,7 @@ index_tool = AgentTool("index", "Index the files.", {"type": "object", "properti
 
 async def main() -> None:
     provider = FauxProvider()
-    provider.set_responses([faux_assistant_message([faux_tool_call("index")]), "Indexed."])
+    provider.set_responses([faux_tool_call("index"), "Indexed."])
     agent = Agent(model=provider.model("scripted"), tools=[index_tool])
     agent.subscribe(lambda event: event.type == "tool_execution_update" and print(event.partial_result))
     await agent.prompt("Index the files.")

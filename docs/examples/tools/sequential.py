@@ -2,7 +2,7 @@
 
 import anyio
 
-from cubepi_anyio import Agent, FauxProvider, faux_assistant_message, faux_tool_call, tool
+from cubepi_anyio import Agent, FauxProvider, faux_tool_call, tool
 
 rows: list[str] = []
 
@@ -29,7 +29,7 @@ async def main() -> None:
         faux_tool_call("count_rows"),
         faux_tool_call("write_row", {"text": "b"}),
     ]
-    provider.set_responses([faux_assistant_message(calls), "Written."])
+    provider.set_responses([calls, "Written."])
     agent = Agent(model=provider.model("scripted"), tools=[write_row, count_rows])
     agent.subscribe(lambda event: event.type.startswith("tool_") and print(event.type, event.tool_name))
     result = await agent.prompt("Write a, count, write b.")

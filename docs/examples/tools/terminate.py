@@ -2,7 +2,7 @@
 
 import anyio
 
-from cubepi_anyio import Agent, AgentToolResult, FauxProvider, faux_assistant_message, faux_tool_call, tool
+from cubepi_anyio import Agent, AgentToolResult, FauxProvider, faux_tool_call, tool
 
 
 @tool
@@ -13,7 +13,7 @@ async def submit(answer: str) -> AgentToolResult:
 
 async def main() -> None:
     provider = FauxProvider()
-    provider.set_responses([faux_assistant_message([faux_tool_call("submit", {"answer": "42"})])])
+    provider.set_responses([faux_tool_call("submit", {"answer": "42"})])
     agent = Agent(model=provider.model("scripted"), tools=[submit])
     result = await agent.prompt("Find the answer.")
     print(result.outcome, "after", provider.call_count, "model call:", result.messages[-1].text)

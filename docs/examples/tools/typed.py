@@ -5,7 +5,7 @@ from typing import Annotated
 import anyio
 from pydantic import Field
 
-from cubepi_anyio import Agent, FauxProvider, ToolContext, faux_assistant_message, faux_tool_call, tool
+from cubepi_anyio import Agent, FauxProvider, ToolContext, faux_tool_call, tool
 
 
 @tool
@@ -22,9 +22,7 @@ async def search(
 
 async def main() -> None:
     provider = FauxProvider()
-    provider.set_responses(
-        [faux_assistant_message([faux_tool_call("search", {"query": "holidays", "limit": 2})]), "Done."]
-    )
+    provider.set_responses([faux_tool_call("search", {"query": "holidays", "limit": 2}), "Done."])
     agent = Agent(model=provider.model("scripted"), tools=[search])
     result = await agent.prompt("What about holidays?")
     print(search.definition.description, sorted(search.definition.parameters["properties"]))

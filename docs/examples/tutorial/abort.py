@@ -2,7 +2,7 @@
 
 import anyio
 
-from cubepi_anyio import Agent, FauxProvider, faux_assistant_message, faux_tool_call, tool
+from cubepi_anyio import Agent, FauxProvider, faux_tool_call, tool
 
 
 async def main() -> None:
@@ -29,7 +29,7 @@ async def main() -> None:
         faux_tool_call("download", {"url": "a"}),
         faux_tool_call("download", {"url": "b"}),
     ]
-    provider.set_responses([faux_assistant_message(calls), "I have only the time: five past nine."])
+    provider.set_responses([calls, "I have only the time: five past nine."])
     agent = Agent(model=provider.model("scripted"), tools=[download, clock])
 
     async def run_it() -> None:

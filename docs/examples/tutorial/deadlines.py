@@ -2,7 +2,7 @@
 
 import anyio
 
-from cubepi_anyio import Agent, FauxProvider, RunLimits, faux_assistant_message, faux_tool_call, tool
+from cubepi_anyio import Agent, FauxProvider, RunLimits, faux_tool_call, tool
 
 
 @tool(timeout=0.2)
@@ -22,10 +22,6 @@ async def slow() -> str:
     return "done"
 
 
-def calling(name: str):
-    return faux_assistant_message([faux_tool_call(name)])
-
-
 def show_last(agent: Agent) -> None:
     for message in agent.state.messages[-2:]:
         print(f"   {message.role}: {message.text or '(a call)'}")
@@ -36,14 +32,14 @@ async def main() -> None:
     agent = Agent(model=provider.model("scripted"), tools=[stuck, slow])
 
     print("1. a tool with a timeout")
-    provider.set_responses([calling("stuck"), "The service is down."])
+    provider.set_responses([faux_tool_call("stuck"), "The service is down."])
     result = await agent.prompt("Ask the service.")
     print("  ", result.outcome)
     show_last(agent)
 
     print("2. a limit of the run")
     agent.limits = RunLimits(run_timeout=0.2)
-    provider.set_responses([calling("slow")])
+    provider.set_responses([faux_tool_call("slow")])
     result = await agent.prompt("Take your time.")
     print("  ", result.outcome, result.limit)
     show_last(agent)

@@ -2,7 +2,7 @@
 
 import anyio
 
-from cubepi_anyio import Agent, FauxProvider, faux_assistant_message, faux_tool_call, tool
+from cubepi_anyio import Agent, FauxProvider, faux_tool_call, tool
 
 
 @tool
@@ -21,17 +21,8 @@ async def trains(city: str) -> str:
 
 async def main() -> None:
     provider = FauxProvider()
-    provider.set_responses(
-        [
-            faux_assistant_message(
-                [
-                    faux_tool_call("weather", {"city": "Bergen"}),
-                    faux_tool_call("trains", {"city": "Bergen"}),
-                ]
-            ),
-            faux_assistant_message("Take the train at 9:05, and an umbrella."),
-        ]
-    )
+    both = [faux_tool_call("weather", {"city": "Bergen"}), faux_tool_call("trains", {"city": "Bergen"})]
+    provider.set_responses([both, "Take the train at 9:05, and an umbrella."])
     agent = Agent(model=provider.model("scripted"), tools=[weather, trains])
 
     def show(event) -> None:

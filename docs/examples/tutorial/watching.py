@@ -2,12 +2,12 @@
 
 import anyio
 
-from cubepi_anyio import Agent, FauxProvider, faux_assistant_message, faux_text, faux_thinking
+from cubepi_anyio import Agent, FauxProvider, faux_thinking
 
 
 async def main() -> None:
     provider = FauxProvider(token_size_min=6, token_size_max=6)
-    provider.set_responses([faux_assistant_message([faux_thinking("Easy."), faux_text("Two and two is four.")])])
+    provider.set_responses([[faux_thinking("Easy."), "Two and two is four."]])
     agent = Agent(model=provider.model("scripted"))
 
     async with agent.stream("What is two and two?") as run:

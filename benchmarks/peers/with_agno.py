@@ -1,4 +1,4 @@
-# pyright: basic, reportMissingImports=false
+# pyright: basic, reportMissingImports=false, reportOptionalCall=false, reportAttributeAccessIssue=false
 """agno with a model of its interface; arguments of calls arrive whole, because its models accumulate them."""
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ import os
 
 os.environ["AGNO_TELEMETRY"] = "false"
 
-from agno.agent import Agent  # noqa: E402 - telemetry is read when it is imported
-from agno.models.base import Model  # noqa: E402
-from agno.models.response import ModelResponse  # noqa: E402
+from agno.agent import Agent
+from agno.models.base import Model
+from agno.models.response import ModelResponse
 
 
 def calls_of(answer):
     calls = [
-        {"id": id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
-        for id, name, arguments in answer.calls
+        {"id": call_id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+        for call_id, name, arguments in answer.calls
     ]
     return ModelResponse(role="assistant", tool_calls=calls)
 

@@ -1,4 +1,4 @@
-# pyright: basic, reportMissingImports=false
+# pyright: basic, reportMissingImports=false, reportOptionalCall=false, reportAttributeAccessIssue=false
 """langgraph's prebuilt agent with a chat model of langchain's interface."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ warnings.simplefilter("ignore")
 
 class ScriptModel(BaseChatModel):
     script: Any = None
-    asked: list[int] = [0]
+    asked: Any = None
 
     @property
     def _llm_type(self):
@@ -44,7 +44,9 @@ class ScriptModel(BaseChatModel):
         if answer.text is not None:
             message = AIMessage("".join(answer.text))
         else:
-            calls = [{"id": id, "name": name, "args": args, "type": "tool_call"} for id, name, args in answer.calls]
+            calls = [
+                {"id": call_id, "name": name, "args": args, "type": "tool_call"} for call_id, name, args in answer.calls
+            ]
             message = AIMessage("", tool_calls=calls)
         return ChatResult(generations=[ChatGeneration(message=message)])
 
@@ -66,8 +68,8 @@ def chunks_of(answer):
     for number, delta in enumerate(answer.argument_deltas or ()):
         named = {"name": "noop", "id": "a0"} if number == 0 else {"name": None, "id": None}
         yield "", AIMessageChunk(content="", tool_call_chunks=[tool_call_chunk(args=delta, index=0, **named)])
-    for index, (id, name, arguments) in enumerate(answer.calls):
-        call = tool_call_chunk(name=name, args=json.dumps(arguments), id=id, index=index)
+    for index, (call_id, name, arguments) in enumerate(answer.calls):
+        call = tool_call_chunk(name=name, args=json.dumps(arguments), id=call_id, index=index)
         yield "", AIMessageChunk(content="", tool_call_chunks=[call])
 
 

@@ -1,4 +1,4 @@
-# pyright: basic, reportMissingImports=false
+# pyright: basic, reportMissingImports=false, reportOptionalCall=false, reportAttributeAccessIssue=false
 """pydantic-ai with a function model that reports its usage, so that nothing is estimated over the history."""
 
 from __future__ import annotations
@@ -38,29 +38,29 @@ def model_of(script):
         usage = RequestUsage(input_tokens=1, output_tokens=1)
         if answer.text is not None:
             return ModelResponse(parts=[TextPart("".join(answer.text))], usage=usage)
-        parts = [ToolCallPart(name, arguments, tool_call_id=id) for id, name, arguments in answer.calls]
+        parts = [ToolCallPart(name, arguments, tool_call_id=call_id) for call_id, name, arguments in answer.calls]
         return ModelResponse(parts=parts, usage=usage)
 
     async def streamed(messages, info):
         answer = next_answer()
         for number, delta in enumerate(answer.text or ()):
             if number % 8 == 0:
-                await anyio.sleep(0)
+                await anyio.lowlevel.checkpoint()
             yield delta
         for number, delta in enumerate(answer.argument_deltas or ()):
             if number % 8 == 0:
-                await anyio.sleep(0)
+                await anyio.lowlevel.checkpoint()
             first = {"name": "noop", "tool_call_id": "a0"} if number == 0 else {}
             yield {0: DeltaToolCall(json_args=delta, **first)}
-        for index, (id, name, arguments) in enumerate(answer.calls):
-            yield {index: DeltaToolCall(name=name, json_args=json.dumps(arguments), tool_call_id=id)}
+        for index, (call_id, name, arguments) in enumerate(answer.calls):
+            yield {index: DeltaToolCall(name=name, json_args=json.dumps(arguments), tool_call_id=call_id)}
 
     return FunctionModel(whole, stream_function=streamed)
 
 
 class PydanticAI:
     name = "pydantic_ai"
-    backends = ("asyncio", "trio")
+    backends = ("asyncio",)  # its runs start asyncio tasks
 
     def tool(self, body):
         async def noop(x: int = 0, s: str = "") -> str:

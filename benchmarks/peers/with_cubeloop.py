@@ -1,4 +1,4 @@
-# pyright: basic, reportMissingImports=false
+# pyright: basic, reportMissingImports=false, reportOptionalCall=false, reportAttributeAccessIssue=false
 """CubeLoop, the asyncio library that this one rewrites."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# pyright: basic, reportMissingImports=false
+# pyright: basic, reportMissingImports=false, reportOptionalCall=false, reportAttributeAccessIssue=false
 """strands with a model of its interface and no conversation manager, which would cut the transcript."""
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class ScriptModel(Model):
                 said = {"text": delta} if answer.text is not None else {"toolUse": {"input": delta}}
                 yield {"contentBlockDelta": {"delta": said}}
             yield {"contentBlockStop": {}}
-        for id, name, arguments in answer.calls:
-            yield {"contentBlockStart": {"start": {"toolUse": {"name": name, "toolUseId": id}}}}
+        for call_id, name, arguments in answer.calls:
+            yield {"contentBlockStart": {"start": {"toolUse": {"name": name, "toolUseId": call_id}}}}
             yield {"contentBlockDelta": {"delta": {"toolUse": {"input": json.dumps(arguments)}}}}
             yield {"contentBlockStop": {}}
         yield {"messageStop": {"stopReason": "end_turn" if answer.text is not None else "tool_use"}}

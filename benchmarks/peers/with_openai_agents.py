@@ -1,4 +1,4 @@
-# pyright: basic, reportMissingImports=false
+# pyright: basic, reportMissingImports=false, reportOptionalCall=false, reportAttributeAccessIssue=false
 """openai-agents with a model of its interface and its tracing switched off."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def output(answer, text):
         return [ResponseOutputMessage(id="m", type="message", role="assistant", status="completed", content=[part])]
     if answer.argument_deltas is not None:
         return [call_item("a0", "noop", "".join(answer.argument_deltas))]
-    return [call_item(id, name, json.dumps(arguments)) for id, name, arguments in answer.calls]
+    return [call_item(call_id, name, json.dumps(arguments)) for call_id, name, arguments in answer.calls]
 
 
 class ScriptModel(Model):

@@ -1,0 +1,70 @@
+"""Every benchmark runs at tiny sizes and prints rows of JSON; what it measures then means nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+PROGRAMS = sorted(path.stem for path in BENCHMARKS.glob("bench_*.py"))
+BACKENDS = {"asyncio", "trio"} if find_spec("trio") else {"asyncio"}
+
+
+def run_program(name: str, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(BENCHMARKS / f"{name}.py"), *options],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def rows_of(name: str, *options: str) -> list[dict[str, Any]]:
+    done = run_program(name, *options)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.strip(), "the table is missing"
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_prints_rows_for_each_backend(name: str) -> None:
+    backend = "both" if len(BACKENDS) == 2 else "asyncio"
+    rows = rows_of(name, "--quick", "--backend", backend)
+    assert {row["benchmark"] for row in rows} == {name.removeprefix("bench_")}
+    assert {row["library"] for row in rows} == {"ours"}
+    assert {row["backend"] for row in rows} == ({"-"} if name == "bench_import" else BACKENDS)
+    measured = [row for row in rows if "size" in row]
+    assert measured
+    assert all(row["ratio"]["low"] <= row["ratio"]["median"] <= row["ratio"]["high"] for row in measured)
+
+
+def test_the_floor_measured_against_itself_is_the_floor() -> None:
+    rows = rows_of("bench_turns", "--quick", "--rounds", "5", "--backend", "asyncio", "--library", "floor")
+    assert all(0.2 < row["ratio"]["median"] < 5 for row in rows if "ratio" in row)
+
+
+def test_an_unknown_library_is_refused_by_name() -> None:
+    done = run_program("bench_turns", "--quick", "--library", "nobody")
+    assert done.returncode != 0
+    assert "no library 'nobody'; there are: ours, floor, cubeloop" in done.stderr
+
+
+def test_all_programs_are_run_together() -> None:
+    source = (BENCHMARKS / "run.py").read_text(encoding="utf-8")
+    assert all(f'"{name.removeprefix("bench_")}"' in source for name in PROGRAMS)
+
+
+@pytest.mark.parametrize("path", sorted((BENCHMARKS / "results").glob("*.json")), ids=lambda path: path.stem)
+def test_a_kept_result_says_what_it_was_measured_with_and_on_no_machine_by_name(path: Path) -> None:
+    result = json.loads(path.read_text(encoding="utf-8"))
+    assert result["rows"]
+    assert {"architecture", "system", "cores", "python"} == set(result["machine"])
+    assert {"anyio", "pydantic"} <= set(result["versions"])
+    assert "/" not in json.dumps([row.get("size", "") for row in result["rows"]])
