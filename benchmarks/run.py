@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from argparse import ArgumentParser, Namespace
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -87,18 +88,21 @@ def main() -> None:
     chosen = arguments()
     options = ["--backend", chosen.backend, *(["--quick"] if chosen.quick else [])]
     options += ["--rounds", str(chosen.rounds)] if chosen.rounds else []
+    programs: list[str] = chosen.programs or list(PROGRAMS)
+    if chosen.quick:  # nothing is measured that they could disturb
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(lambda program: rows_of(program, options), programs))
+        return
     rows: list[dict[str, Any]] = []
-    for program in chosen.programs or PROGRAMS:
+    for program in programs:
         began = time.monotonic()
         print(f"== {program}", file=sys.stderr, flush=True)
         found = rows_of(program, options)
-        if not chosen.quick:
-            measured = datetime.now(tz=UTC).date().isoformat()
-            keep(chosen.results, program, found, {"measured": measured, "machine": machine(), "versions": versions()})
+        measured = datetime.now(tz=UTC).date().isoformat()
+        keep(chosen.results, program, found, {"measured": measured, "machine": machine(), "versions": versions()})
         rows += found
         print(f"== {program}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-    if not chosen.quick:
-        report(rows)
+    report(rows)
 
 
 def report(rows: list[dict[str, Any]]) -> None:

@@ -21,9 +21,10 @@ from run import HERE, PROGRAMS, keep, machine, versions
 
 FLOOR = ("anyio==4.16.0", "httpx==0.28.1", "pydantic")
 """What the floor needs, whatever a library brings."""
+# The Anthropic providers of the first two pass an argument that newer releases of the SDK refuse.
 PEERS: dict[str, tuple[str, ...]] = {
-    "cubeloop": ("cubeloop[sqlite]==0.15.3", *FLOOR),
-    "cubepi": ("cubepi[sqlite]==0.6.0", *FLOOR),
+    "cubeloop": ("cubeloop[sqlite]==0.15.3", "anthropic<1", *FLOOR),
+    "cubepi": ("cubepi[sqlite]==0.6.0", "anthropic<1", *FLOOR),
     "pydantic_ai": ("pydantic-ai-slim[anthropic]==2.68.0", *FLOOR, "trio==0.35.0"),
     "openai_agents": ("openai-agents==0.24.0", *FLOOR),
     "langgraph": ("langgraph==1.2.24", "langgraph-checkpoint-sqlite", *FLOOR),

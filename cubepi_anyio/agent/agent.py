@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -17,10 +18,9 @@ from ..hooks.chain import compose
 from ..hooks.middleware import Middleware
 from ..providers.base import BoundModel, OnPayload, OnResponse, Provider, StreamingModel
 from ..tools.definition import AgentTool, check_unique_names
-from ..types.hitl import PersonAnswer, PersonRequest
-from ..types.messages import AssistantMessage, Message
+from ..types.content import TextContent
+from ..types.messages import AssistantMessage, Message, UserMessage
 from ..types.model import Model, ReasoningControl, ToolChoice
-from ..types.person_answers import check_answer
 from .config import AgentConfig, QueueMode, ToolExecution
 from .limits import RunLimits
 from .loop import as_messages, execute, run_loop
@@ -33,7 +33,12 @@ from .run_stream import RunStream
 from .state import AgentState
 from .thread import LEASE_SECONDS, StoredThread, ThreadChannel
 
+if TYPE_CHECKING:
+    from ..types.hitl import PersonAnswer, PersonRequest
+
 __all__ = ("Agent",)
+
+_GO_ON = "Your last message was cut short. Please go on from where it ends."
 
 
 class Agent:
@@ -125,6 +130,7 @@ class Agent:
     async def resume(self, *, run_id: str | None = None) -> RunResult:
         """Let the model go on from the transcript as it is, or from what is queued.
 
+        Where the transcript ends with a message of the model's that was cut short, it is asked to go on.
         A stored thread whose run was suspended goes on with the calls that have been answered meanwhile, or whose time
         to be answered is over. Raises ``NothingToResume`` if the transcript is empty, or ends with a finished answer
         and nothing is queued; ``RequestsPending`` if every call that waits still has to; ``AgentBusy`` while a run goes
@@ -146,9 +152,17 @@ class Agent:
                 return
             self._refuse_nothing_to_resume()
             queued = [] if self._steering else self._follow_ups.take(self.follow_up_mode)
-            await run_loop(run, queued, self._steering, self._follow_ups)
+            await run_loop(run, queued or self._call_to_go_on(), self._steering, self._follow_ups)
 
         return await self._execute(run, work)
+
+    def _call_to_go_on(self) -> list[Message]:
+        """What is said to a model whose own message was cut short: vendors refuse a request that ends with one."""
+        last = self.state.transcript[-1] if self.state.transcript else None
+        if self._steering or not isinstance(last, AssistantMessage):
+            return []
+        metadata = {"synthetic": True, "synthetic_source": "resume"}
+        return [UserMessage(content=[TextContent(text=_GO_ON)], metadata=metadata)]
 
     def _refuse_nothing_to_resume(self) -> None:
         if self._steering or self._follow_ups:
@@ -288,6 +302,8 @@ class Agent:
         run = self._begin("respond()", run_id)
 
         async def work() -> None:
+            from ..types.person_answers import check_answer  # noqa: PLC0415 - brings models that few programs need
+
             request = thread.request(request_id).request
             if request.is_overdue(time.time()):
                 raise RequestTimedOut(request.id, request.timeout_seconds or 0)

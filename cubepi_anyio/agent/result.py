@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ..errors import CubepiError, RunAborted, RunLimitReached, RunSuspended
 from ..events.agent import RunOutcome
-from ..types.hitl import PersonRequest
 from ..types.messages import Message
 from ..types.usage import Usage
 
+if TYPE_CHECKING:
+    from ..types.hitl import PersonRequest
+
 __all__ = ("RunResult",)
+
+
+def _none_waits() -> list[PersonRequest]:
+    return []
 
 
 @dataclass(slots=True)
@@ -28,7 +35,7 @@ class RunResult:
     """Tokens of all model calls of the run."""
     error: Exception | None = None
     """The typed error, where ``outcome`` is ``error``."""
-    requests: list[PersonRequest] = field(default_factory=list[PersonRequest])
+    requests: list[PersonRequest] = field(default_factory=_none_waits)
     """The questions that wait for a person, where ``outcome`` is ``suspended``."""
     abort_reason: str | None = None
     """What ``abort()`` was given."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..errors import NothingToResume
 from ..tools.outcome import CallOutcome
 from ..types.content import ToolCall
-from ..types.hitl import PersonRequest
 from ..types.messages import AssistantMessage, Message, ToolResultMessage
 from .run import Run
 from .turn import run_calls
+
+if TYPE_CHECKING:
+    from ..types.hitl import PersonRequest
 
 __all__ = ("finish_batch", "unanswered_calls")
 

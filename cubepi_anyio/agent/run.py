@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 from uuid import uuid4
 
 from anyio import CancelScope, current_time
@@ -37,7 +37,6 @@ from ..stream.message_stream import MessageStream
 from ..tools.call import CallSlot
 from ..tools.outcome import CallOutcome
 from ..types.content import ToolCall
-from ..types.hitl import PersonRequest
 from ..types.json import JsonObject
 from ..types.messages import AssistantMessage, Message, ToolResultMessage, UserMessage
 from ..types.usage import Usage
@@ -45,6 +44,9 @@ from .config import AgentConfig
 from .outbox import ListenerList, MessageStore, Outbox
 from .result import RunResult
 from .watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from ..types.hitl import PersonRequest
 
 __all__ = ("Run", "RunPhase")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
@@ -13,9 +13,11 @@ from ..checkpointers.base import Checkpointer, RunClaim, StoredRequest
 from ..checkpointers.repair import repaired
 from ..errors import RequestsPending, UnknownRequest
 from ..events.agent import RunOutcome
-from ..types.hitl import PersonAnswer, PersonRequest
 from ..types.json import JsonObject
 from ..types.messages import AssistantMessage, Message, ToolResultMessage
+
+if TYPE_CHECKING:
+    from ..types.hitl import PersonAnswer, PersonRequest
 
 __all__ = ("LEASE_SECONDS", "StoredThread", "ThreadChannel")
 
@@ -63,7 +65,8 @@ class StoredThread:
         Raises ``ThreadBusy`` while another run holds the thread, and what else the store raises.
         """
         self._claim = await self.checkpointer.claim_run(self.thread_id, run_id, lease_seconds=self._lease_seconds)
-        if self._claim.version != self._version:
+        # The version tells of messages; questions may have been answered and used without one.
+        if self._claim.version != self._version or self.requests:
             await self.load(transcript)
         if self._stale:
             await self.clear(self._stale)

@@ -15,11 +15,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
 
-from ..types.hitl import PersonAnswer, PersonRequest
 from ..types.json import JsonObject
 from ..types.messages import Message
+
+if TYPE_CHECKING:
+    from ..types.hitl import PersonAnswer, PersonRequest
 
 __all__ = ("Checkpointer", "RunClaim", "RunEnd", "StoredRequest", "ThreadRecord")
 

@@ -1,5 +1,10 @@
 """Ask a person: channels, the middleware that asks before a tool runs, and the tool with which a model asks."""
 
+from ..types.hitl import ApproveAnswer as ApproveAnswer
+from ..types.hitl import Option as Option
+from ..types.hitl import PersonAnswer as PersonAnswer
+from ..types.hitl import PersonRequest as PersonRequest
+from ..types.hitl import Question as Question
 from ..types.person_answers import check_answer as check_answer
 from .approval import ApprovalPolicy as ApprovalPolicy
 from .approval import ConfirmToolCall as ConfirmToolCall

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ..types.content import TextContent, ToolCall
-from ..types.hitl import PersonRequest
 from ..types.messages import ToolResultMessage
 from .definition import AgentToolResult
+
+if TYPE_CHECKING:
+    from ..types.hitl import PersonRequest
 
 __all__ = (
     "CallEnding",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ..types.hitl import PersonRequest
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..types.hitl import PersonRequest
 
 __all__ = ("SuspendCall",)
 

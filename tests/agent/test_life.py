@@ -344,3 +344,22 @@ async def test_an_agent_that_nobody_holds_any_more_is_freed(ending: str) -> None
         await anyio.lowlevel.checkpoint()
         gc.collect()
     assert [ref() for ref in refs] == [None, None, None]
+
+
+async def test_resuming_after_an_answer_that_was_cut_asks_the_model_to_go_on() -> None:
+    provider = FauxProvider()
+    provider.set_responses([FauxResponse("half of it", stall_after_deltas=1), "and the rest"])
+    agent = Agent(model=provider.model("m"))
+    async with anyio.create_task_group() as tasks:
+
+        async def abort() -> None:
+            await provider.wait_stalled()
+            agent.abort()
+
+        tasks.start_soon(abort)
+        await agent.prompt("go")
+    result = await agent.resume()
+    assert result.text == "and the rest"
+    shown = provider.calls[-1].messages
+    assert [message.role for message in shown] == ["user", "assistant", "user"]
+    assert shown[-1].metadata["synthetic_source"] == "resume"

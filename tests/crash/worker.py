@@ -62,20 +62,31 @@ class Life:
 
 
 class Moments:
-    """Counts the moments of a life, and ends it at the one it is to end at."""
+    """Counts the moments of a life, and ends it at the one it is to end at.
+
+    A life is put to sleep at the first moment from there on at which no call of the store goes on: asleep in a
+    transaction, it would hold the lock that the others wait for.
+    """
 
     def __init__(self, life: Life) -> None:
         self._end_at = life.end_at
         self._end_by = signal.Signals[life.end_by]
         self._gate = threading.Lock()
         self._count = 0
+        self._calls = 0
 
-    def pass_one(self) -> None:
+    def pass_one(self, calls: int = 0) -> None:
+        """``calls`` is 1 where a call of the store begins after this moment, -1 where one has ended before it."""
         with self._gate:
             self._count += 1
-            is_the_one = self._count == self._end_at
-        if is_the_one:
-            os.kill(os.getpid(), self._end_by)
+            self._calls += min(calls, 0)
+            if self._end_at is not None and self._count >= self._end_at and self._may_end():
+                self._end_at = None
+                os.kill(os.getpid(), self._end_by)
+            self._calls += max(calls, 0)
+
+    def _may_end(self) -> bool:
+        return self._end_by == signal.SIGKILL or self._calls == 0
 
 
 class WatchedStore:
@@ -89,11 +100,11 @@ class WatchedStore:
         method = getattr(self._store, name)
 
         async def watched(*args: Any, **options: Any) -> Any:
-            self._moments.pass_one()
+            self._moments.pass_one(1)
             try:
                 return await method(*args, **options)
             finally:
-                self._moments.pass_one()
+                self._moments.pass_one(-1)
 
         return watched
 
@@ -215,7 +226,10 @@ async def live(life: Life) -> None:
                 break
             except ThreadBusy:  # the claim of the one before
                 await anyio.sleep(LEASE_SECONDS / 8)
-            except (ClaimLost, PersonError):
+            except PersonError:
+                # A server may still have written what the one before said last: the question was answered, or is gone.
+                await anyio.sleep(LEASE_SECONDS / 8)
+            except ClaimLost:
                 if life.end_by != "SIGSTOP":
                     raise
                 break  # others went on while it slept

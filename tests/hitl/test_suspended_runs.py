@@ -101,8 +101,7 @@ async def test_aborting_a_run_gives_up_the_questions_it_has_asked(world: World) 
             only.agent.abort("enough")
 
         tasks.start_soon(abort)
-        result = await only.agent.prompt("go")
-    assert result.outcome == "aborted"
+        assert (await only.agent.prompt("go")).outcome == "aborted"
     assert transcript_faults(only.agent.state.messages) == []
     assert only.agent.pending_requests == []
     assert (await only.agent.prompt("go on")).text == "done"

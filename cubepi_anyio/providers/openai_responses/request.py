@@ -62,8 +62,6 @@ def build_payload(
         payload |= {} if parallel_tool_calls is None else {"parallel_tool_calls": parallel_tool_calls}
     if response_schema is not None:
         payload["text"] = {"format": {"type": "json_schema", **response_format(response_schema)}}
-    if response_schema is not None:
-        payload["text"] = {"format": {"type": "json_schema", **response_format(response_schema)}}
     _add_limits(payload, model, reasoning, max_output_tokens, temperature)
     _add_reasoning(payload, model, reasoning)
     if reasons and not store:
