@@ -91,7 +91,7 @@ def main() -> None:
     programs: list[str] = chosen.programs or list(PROGRAMS)
     if chosen.quick:  # nothing is measured that they could disturb
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            list(pool.map(lambda program: rows_of(program, options), programs))
+            list(pool.map(rows_of, programs, [options] * len(programs)))
         return
     rows: list[dict[str, Any]] = []
     for program in programs:

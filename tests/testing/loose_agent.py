@@ -50,7 +50,8 @@ class LooseAgent(Agent):
     def __init__(self, fault: str) -> None:
         model = FauxProvider().model("m")
         super().__init__(model=model)
-        self.state = _State(model=model, system_prompt="", tools=(), reasoning=None, messages=[])
+        self.own_state = _State(model=model, system_prompt="", tools=(), reasoning=None, messages=[])
+        self.state = self.own_state
         self.fault = fault
         self.ears: list[Callable[[Any], object]] = []
         self.scope: anyio.CancelScope | None = None
@@ -81,7 +82,7 @@ class LooseAgent(Agent):
         if self.fault == "stays busy" and self.requests:
             raise RuntimeError("busy for ever")
         first_new = len(self.state.transcript)
-        self.state.phase_now = "tools"
+        self.own_state.phase_now = "tools"
         answer: AssistantMessage | None = None
         self.say(AgentStartEvent("run"))
         self.say(TurnStartEvent(1))
@@ -101,7 +102,7 @@ class LooseAgent(Agent):
                 raise
         finally:
             self.settle(answer, first_new, result)
-            self.state.phase_now, self.scope = "idle", None
+            self.own_state.phase_now, self.scope = "idle", None
         return result
 
     async def work(self) -> None:
