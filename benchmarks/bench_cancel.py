@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from importlib import import_module
 from typing import Any
 
 import anyio
@@ -154,7 +153,7 @@ def measure_all(library: Library, backend: str, quick: bool, rounds: int) -> lis
     mine, floor = sleeping_tools(library, width), sleeping_tools(workloads.load("floor"), width)
     name = library.name
     rows = [measure((how, name), how, mine, floor, backend, rounds, repeat) for how in ("abort", "cancel")]
-    listen = import_module(type(library).__module__).WIRES.get("agent")
+    listen = workloads.module_of(library.name).WIRES.get("agent")
     if listen is not None:
         with serving(0) as url:
             both = silent_stream(listen, url), silent_stream(wire_floor.listen, url)

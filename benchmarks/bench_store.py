@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +96,7 @@ def measure(library: Library, store: str, open_store: Any, backend: str, turns: 
         files = [path.stat().st_size for path in folder.glob("1.db*")]
         if files:
             row["file_bytes_per_turn"] = round(sum(files) / turns)
-        load = getattr(import_module(type(library).__module__), "LOAD", None)
+        load = getattr(workloads.module_of(library.name), "LOAD", None)
         if load is not None and store != "none":
             row["load_us_per_message"] = loading(backend, library, open_store, load, turns, folder, rounds)
     return row
@@ -125,7 +124,7 @@ def loading(
 def main() -> None:
     chosen = parse(parser(QUESTION), 5)
     library = workloads.load(chosen.library)
-    stores: dict[str, Any] = {"none": no_store, **getattr(import_module(type(library).__module__), "STORES", {})}
+    stores: dict[str, Any] = {"none": no_store, **getattr(workloads.module_of(library.name), "STORES", {})}
     lines: list[list[object]] = [["backend", "store", "µs/turn", "floor", "ratio", "bytes/turn", "load µs/message"]]
     for backend in chosen.backends:
         if backend.replace("uvloop", "asyncio") not in library.backends:

@@ -7,7 +7,6 @@ alone. The floor reads httpx's bytes, splits them into lines and parses each eve
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from importlib import import_module
 
 import wire_floor
 import workloads
@@ -63,8 +62,7 @@ def measure(library: str, how: str, listen: Listen, backend: str, events: int, r
 
 def main() -> None:
     chosen = parse(parser(QUESTION), 7)
-    name = chosen.library if chosen.library in ("ours", "floor") else f"peers.with_{chosen.library}"
-    wires: dict[str, Listen] = import_module(name).WIRES
+    wires: dict[str, Listen] = workloads.module_of(chosen.library).WIRES
     backends: tuple[str, ...] = workloads.load(chosen.library).backends if wires else ()
     rows = [
         measure(chosen.library, how, listen, backend, 200 if chosen.quick else 10_000, chosen.rounds)

@@ -125,7 +125,7 @@ def parser(question: str) -> ArgumentParser:
     options.add_argument("--rounds", type=int, default=None, help="how often each side is measured")
     options.add_argument("--quick", action="store_true", help="tiny sizes and one round: shows that it runs")
     options.add_argument("--backend", choices=("both", *BACKENDS), default="both", help="both: asyncio and trio")
-    options.add_argument("--cap", type=float, help="seconds: after a size that took longer, larger ones are left out")
+    options.add_argument("--cap", type=float, help="CPU seconds: after a size that took more, larger ones are left out")
     options.add_argument("--library", default="ours", help="ours, floor, or a peer whose package is installed")
     return options
 
@@ -170,10 +170,10 @@ def _measure(question: Question, library: Library, backend: str, sizes: Sequence
         run(backend, lambda each=each: question.work(each, question.quick_sizes[0]))
     rows: list[Row] = []
     for size in sizes:
-        began = time.monotonic()
+        began = time.process_time()
         rows.append(_measure_size(question, library, floor, backend, size, chosen.rounds))
         emit(rows[-1])
-        if chosen.cap and time.monotonic() - began > chosen.cap:
+        if chosen.cap and time.process_time() - began > chosen.cap:
             break
     measured = [row["size"] for row in rows]
     summary: Row = {

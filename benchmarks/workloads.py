@@ -65,12 +65,16 @@ class Library(Protocol):
         ...
 
 
-def load(name: str) -> Library:
-    """The library called ``name``: ``ours``, ``floor`` or one of ``PEERS``, whose modules need their packages."""
+def module_of(name: str) -> Any:
+    """The module of the library called ``name``: ``ours``, ``floor`` or one of ``PEERS``, which need their packages."""
     if name not in ("ours", "floor", *PEERS):
         raise SystemExit(f"no library {name!r}; there are: ours, floor, {', '.join(PEERS)}")
-    module = import_module(name if name in ("ours", "floor") else f"peers.with_{name}")
-    return cast("Library", module.LIBRARY)
+    return import_module(name if name in ("ours", "floor") else f"peers.with_{name}")
+
+
+def load(name: str) -> Library:
+    """The library called ``name``."""
+    return cast("Library", module_of(name).LIBRARY)
 
 
 def tool_loop(turns: int, width: int) -> Script:

@@ -31,7 +31,7 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> 
     """Put the charts and tables into the page, where its comments ask for them."""
     if page.file.src_uri != PAGE:
         return markdown
-    made = {"charts": charts(), "targets": targets(), "ahead": ahead(), "machine": machine()}
+    made = {"charts": charts(), "targets": targets(), "ahead": ahead(), "endings": endings(), "machine": machine()}
     for name, text in made.items():
         markdown = markdown.replace(f"<!-- {name} -->", text)
     return markdown
@@ -67,15 +67,25 @@ def ratios(rows: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, float]
 
 
 def ahead() -> str:
-    """Where a peer costs less than this library."""
+    """Where a peer costs less than this library. What returns while its tools go on has not done the work."""
     lines: list[str] = []
-    peers = [row for row in load("peers")["rows"] if row["library"] != "ours"]
+    peers = [row for row in load("peers")["rows"] if row["library"] != "ours" and not row.get("tasks_left")]
     for (benchmark, size), of in ratios([*own_rows(), *peers]).items():
         ours = of.pop("ours", math.nan)
         better = [f"{NAMES[peer]} x{ratio:.2f}" for peer, ratio in sorted(of.items()) if ratio < ours]
         if better:
             lines.append(f"- `{benchmark}` at {size}: {', '.join(better)}; cubepi-anyio x{ours:.2f}.")
     return "\n".join(lines) or "In the works measured here no peer costs less than this library."
+
+
+def endings() -> str:
+    """How each peer's run ends that is aborted or cancelled."""
+    lines = ["| library | how | ends | tasks left |", "|---|---|---|---:|"]
+    for row in [*own_rows(), *(row for row in load("peers")["rows"] if row["library"] != "ours")]:
+        if row["benchmark"] == "cancel" and row["backend"] == "asyncio" and "size" in row:
+            ends = row.get("failure", "yes").replace("no such way", "has no such way")
+            lines.append(f"| {NAMES[row['library']]} | {row['size']} | {ends} | {row.get('tasks_left', '')} |")
+    return "\n".join(lines)
 
 
 def machine() -> str:

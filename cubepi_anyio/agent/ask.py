@@ -109,8 +109,8 @@ async def _call_provider(run: Run, messages: list[Message], system_prompt: str) 
     except anyio.get_cancelled_exc_class():  # noqa: ASYNC103 - the scopes say whose it is
         # Raised again if it was meant for the run; otherwise the provider cancelled itself.
         await checkpoint_if_cancelled()  # noqa: ASYNC102 - it only asks
-        await hear_of_swallowed_cancellation(run.native_cancels)
-        return _failed_stream(IncompleteStream("the provider cancelled itself"))
+        await hear_of_swallowed_cancellation(run.native_cancels)  # noqa: ASYNC102 - it only asks
+        return _failed_stream(IncompleteStream("the provider cancelled itself"))  # noqa: ASYNC104 - nobody else was meant
 
 
 def _failed_stream(error: Exception) -> MessageStream:

@@ -245,7 +245,7 @@ async def test_one_step_for_each_task_works() -> None:
     ended: list[bool] = []
     async with made.agent.stream("hi") as run:
         while not ended:
-            async with anyio.create_task_group() as tasks:
+            async with anyio.create_task_group() as tasks:  # noqa: ASYNC112 - the stream is read in another task on purpose
                 tasks.start_soon(step, run)
     assert [label(event) for event in seen] == made.labels
 
