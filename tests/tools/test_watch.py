@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -22,7 +23,9 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name.startswith("cubepi_anyio")]
 
 
-async def _check_cleanup(way: str, seconds: float, settle_timeout: float) -> tuple[Any, list[str]]:
+async def _check_cleanup(
+    way: str, seconds: float, settle_timeout: float, during: Callable[[], object] = bool
+) -> tuple[Any, list[str]]:
     """Run a tool whose cleanup takes ``seconds`` under a shield of its own; return its bench and what it noted."""
     began, noted = anyio.Event(), list[str]()
 
@@ -34,6 +37,7 @@ async def _check_cleanup(way: str, seconds: float, settle_timeout: float) -> tup
             noted.append("cleaning")
             with anyio.CancelScope(shield=True):
                 await anyio.sleep(seconds)
+                during()
             noted.append("clean")
         return "never"
 
@@ -158,7 +162,12 @@ async def test_a_tool_that_swallows_a_native_cancel_does_not_keep_it_from_leavin
 
 
 async def test_nothing_watches_any_more_when_the_run_is_over() -> None:
-    before = set(threading.enumerate())
-    made, _ = await _check_cleanup("abort", seconds=0.05, settle_timeout=30.0)
-    assert set(threading.enumerate()) <= before
+    watching: list[str] = []
+
+    def names() -> list[str]:
+        return [thread.name for thread in threading.enumerate() if "watchdog" in thread.name]
+
+    made, _ = await _check_cleanup("abort", seconds=0.05, settle_timeout=30.0, during=lambda: watching.extend(names()))
+    assert watching == ["cubepi_anyio watchdog"]
+    assert names() == []
     await assert_well_ended(made)
