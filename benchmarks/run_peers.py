@@ -87,18 +87,17 @@ def rows_of(peer: str, program: str, python: str, chosen: Namespace) -> list[dic
     return rows
 
 
-def kept_rows(folder: Path, programs: list[str], libraries: list[str]) -> list[dict[str, Any]]:
-    """The rows of an earlier run that this one does not measure again."""
+def kept_rows(folder: Path) -> list[dict[str, Any]]:
+    """The rows of an earlier run; each is kept until its work has been measured again."""
     path = folder / "peers.json"
-    rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
-    return [row for row in rows if row["benchmark"] not in programs or row["library"] not in libraries]
+    return json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
 
 
 def main() -> None:
     chosen = arguments()
     libraries = chosen.libraries or ["ours", *PEERS]
     programs = chosen.programs.split(",")
-    rows = kept_rows(chosen.results, programs, libraries)
+    rows = kept_rows(chosen.results)
     pythons = {peer: python_of(peer, chosen.environments) for peer in libraries}
     facts = {"measured": datetime.now(tz=UTC).date().isoformat(), "machine": machine()}
     facts |= {"versions": versions(), "peers": {peer: list(packages) for peer, packages in PEERS.items()}}
@@ -106,7 +105,8 @@ def main() -> None:
         for peer in libraries:
             if measurable(peer, program):
                 began = time.monotonic()
-                rows += rows_of(peer, program, pythons[peer], chosen)
+                found = rows_of(peer, program, pythons[peer], chosen)
+                rows = [row for row in rows if (row["benchmark"], row["library"]) != (program, peer)] + found
                 print(f"== {program}, {peer}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         keep(chosen.results, "peers", rows, facts)  # after each program, so that a run that is ended has kept something
     report(rows)
