@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import signal
 import socket
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from importlib.util import find_spec
@@ -26,6 +27,10 @@ BACKENDS: dict[str, tuple[str, dict[str, Any]]] = {
     "uvloop": ("asyncio", {"use_uvloop": True}),
     "trio": ("trio", {}),
 }
+
+# A shell that starts the suite in the background has it ignore SIGINT; every program that a test starts and interrupts
+# would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Time is bounded by the test's own deadline, not by each example's; what CI reports can be repeated.
 settings.register_profile("suite", deadline=None, derandomize="CI" in os.environ, print_blob=True)

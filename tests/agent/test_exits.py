@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from cubepi_anyio import AgentEvent
+from tests.conftest import needs_trio
 from tests.support.agents import (
     NoParams,
     assert_well_ended,
@@ -155,7 +156,7 @@ SCRIPT = """
 """
 
 
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("backend", ["asyncio", pytest.param("trio", marks=needs_trio)])
 @pytest.mark.parametrize("count", ["1", "3"])
 def test_one_interrupt_ends_the_process_with_a_complete_record(backend: str, count: str) -> None:
     done = subprocess.run(

@@ -25,6 +25,7 @@ from cubepi_anyio import (
     UserMessage,
     faux_assistant_message,
 )
+from tests.conftest import needs_trio
 from tests.support.agents import NoParams, assert_well_ended, bench, calling, saying, sleeping, tool_of
 
 pytestmark = pytest.mark.anyio
@@ -292,6 +293,7 @@ async def test_an_earlier_request_does_not_change_afterwards() -> None:
     assert [len(made.asked(call)) for call in range(2)] == [1, 3]
 
 
+@needs_trio
 def test_an_agent_may_be_made_outside_a_loop_and_used_in_one_after_another() -> None:
     provider = FauxProvider()
     agent = Agent(model=provider.model("m"), tools=[saying("say")])
