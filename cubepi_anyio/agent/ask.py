@@ -36,6 +36,8 @@ async def ask(run: Run) -> TurnAction:
     async with stream:
         if run.limit is None:
             await _relay(run, stream, asked_at)
+            # What lies ready is read without a checkpoint: a run that a listener has ended hears of it here.
+            await checkpoint_if_cancelled()
         answer = await _result_of(stream) if run.limit is None else None
     action = TurnAction()
     if answer is not None and answer.stop_reason in ("error", "aborted"):

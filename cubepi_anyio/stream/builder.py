@@ -61,16 +61,22 @@ def is_sendable(block: AssistantContent) -> bool:
             return True
 
 
+_FOLD_LENGTH = 1024
+"""Characters that a growing block takes in before they become one string."""
+
+
 class _Block:
     """One block while it grows, and how it was at each of its events."""
 
     __slots__ = (
         "_buffer",
+        "_folded",
         "_preview",
         "_preview_length",
         "_seed_length",
         "ended_at",
         "final",
+        "fold_at",
         "kind",
         "known",
         "length",
@@ -83,7 +89,10 @@ class _Block:
         self.kind = kind
         self.known = known
         self._buffer: StringIO | None = None
+        self._folded: list[str] = []
+        """The text before that of the buffer."""
         self._seed_length = self.length = len(_text_in(known))
+        self.fold_at = self.length + _FOLD_LENGTH
         self.started_at = started_at
         self.ended_at: int | None = None
         self.final: AssistantContent | None = None
@@ -102,9 +111,27 @@ class _Block:
             self._buffer.write(_text_in(self.known))
         return self._buffer.write
 
+    def fold(self) -> Callable[[str], int]:
+        """Make one string of what the buffer holds, and return the ``write`` of the next one.
+
+        A ``StringIO`` keeps every piece that it is given, which is more than ten times the text of small deltas.
+        """
+        if self._buffer is not None:
+            self._folded.append(self._buffer.getvalue())
+        self.fold_at = self.length + _FOLD_LENGTH
+        self._buffer = StringIO()
+        return self._buffer.write
+
     @property
     def _text(self) -> str:
-        return self._buffer.getvalue() if self._buffer is not None else _text_in(self.known)
+        if self._buffer is None:
+            return _text_in(self.known)
+        if rest := self._buffer.getvalue():
+            # Emptied, not replaced: the builder holds its ``write``.
+            self._buffer.seek(0)
+            self._buffer.truncate()
+            self._folded = ["".join((*self._folded, rest))]
+        return "".join(self._folded)
 
     def end(self, mark: int, told: AssistantContent | None) -> None:
         """Fix the block as what the deltas said and ``told``, the block of its ``X_end`` event, knows besides."""
@@ -223,7 +250,9 @@ class MessageBuilder:
             if block is None or index != self._current_index or not event.type.startswith(block.kind):
                 block = self._turn_to(event)
             self._write(delta)
-            block.length = event.length = block.length + len(delta)
+            block.length = event.length = length = block.length + len(delta)
+            if length > block.fold_at:
+                self._write = block.fold()
         else:
             if event.type not in ("start", "done", "error"):
                 self._open_or_close(event)
