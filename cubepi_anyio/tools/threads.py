@@ -133,8 +133,11 @@ class ThreadCall:
         # listen would. It runs in a thread that does not, and knows all the same which scope it belongs to.
         inherited: dict[str, Any] = dict(_threadlocals.__dict__)
         work = partial(contextvars.copy_context().run, self._work_as, inherited)
-        threading.Thread(target=work, name="cubepi_anyio tool", daemon=True).start()
+        thread = threading.Thread(target=work, name="cubepi_anyio tool", daemon=True)
+        thread.start()
         self._released.wait()
+        if self.finished:
+            thread.join()
 
     def _work_as(self, inherited: dict[str, Any]) -> None:
         _threadlocals.__dict__.update(inherited)
