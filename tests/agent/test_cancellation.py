@@ -493,3 +493,18 @@ async def test_a_provider_that_never_waits_can_be_cancelled() -> None:
     [_, kept] = agent.state.messages
     assert isinstance(kept, AssistantMessage)
     assert (kept.stop_reason, len(kept.text)) == ("aborted", len(deltas) - 1)
+
+
+@pytest.mark.parametrize("way", ["abort", "scope"])
+async def test_a_run_that_a_listener_ends_at_the_last_delta_has_not_completed(way: str) -> None:
+    made = bench("short", "again")
+    scope = anyio.CancelScope()
+    stop = made.agent.abort if way == "abort" else scope.cancel
+    forget = made.agent.subscribe(lambda event: stop() if event.type == "message_update" else None)
+    outcomes: list[str] = []
+    with scope:
+        outcomes.append((await made.agent.prompt("hi")).outcome)
+    forget()
+    assert scope.cancelled_caught is (way == "scope")
+    assert outcomes == (["aborted"] if way == "abort" else [])
+    await assert_well_ended(made)
