@@ -276,6 +276,6 @@ async def test_a_real_answer_wins_against_a_real_failure() -> None:
             OpenAIProvider(api_key="k", base_url=f"{well};s=well") as b,
         ):
             heard = await ask(RaceModel([a.model("a"), b.model("b")]))
-            # The answer may win before the other server has even noted its request.
+        # The answer may win before the other server has even noted its request.
         assert sorted(request["failed"] for request in replay.log) in ([False], [False, True])
     assert heard.message.text.startswith('{"category":"Technology Meetups"')
