@@ -19,7 +19,7 @@ from ..hooks.middleware import Middleware
 from ..providers.base import BoundModel, OnPayload, OnResponse, Provider, StreamingModel
 from ..tools.definition import AgentTool, check_unique_names
 from ..types.content import TextContent
-from ..types.messages import AssistantMessage, Message, UserMessage
+from ..types.messages import CUT_STOP_REASONS, AssistantMessage, Message, UserMessage
 from ..types.model import Model, ReasoningControl, ToolChoice
 from .config import AgentConfig, QueueMode, ToolExecution
 from .limits import RunLimits
@@ -170,7 +170,7 @@ class Agent:
         last = self.state.transcript[-1] if self.state.transcript else None
         if last is None:
             raise NothingToResume("the transcript is empty")
-        if isinstance(last, AssistantMessage) and last.stop_reason not in ("aborted", "error", "length"):
+        if isinstance(last, AssistantMessage) and last.stop_reason not in CUT_STOP_REASONS:
             raise NothingToResume("the model has said its last word")
 
     def stream(self, prompt: str | Message | Sequence[str | Message], *, run_id: str | None = None) -> RunStream:

@@ -13,13 +13,10 @@ from ..errors import IncompleteStream, ProviderError
 from ..hooks.middleware import TurnAction
 from ..providers.base import StreamOptions
 from ..stream.message_stream import MessageStream
-from ..types.messages import AssistantMessage, Message
+from ..types.messages import CUT_STOP_REASONS, AssistantMessage, Message
 from .run import Run
 
-__all__ = ("CUT", "ask")
-
-CUT = ("length", "error", "aborted")
-"""Stop reasons after which the calls of a message may be incomplete, and none of them runs."""
+__all__ = ("ask",)
 
 
 async def ask(run: Run) -> TurnAction:
@@ -47,7 +44,7 @@ async def ask(run: Run) -> TurnAction:
     elif answer is not None and run.config.hooks.after_model_response is not None:
         action = await _after_response(run, answer)
         answer = action.response or answer
-    run.finish_answer(answer if answer is None or answer.stop_reason not in CUT else _without_cut_calls(answer))
+    run.finish_answer(None if answer is None else _without_cut_calls(answer))
     await run.outbox.flush()
     return action
 
@@ -122,7 +119,9 @@ def _failed_stream(error: Exception) -> MessageStream:
 
 
 def _without_cut_calls(answer: AssistantMessage) -> AssistantMessage:
-    """A message that was cut, without the calls whose arguments are incomplete."""
+    """``answer``; if it was cut, without the calls whose arguments are incomplete."""
+    if answer.stop_reason not in CUT_STOP_REASONS:
+        return answer
     content = [block for block in answer.content if block.type != "tool_call" or block.invalid_arguments is None]
     return answer if len(content) == len(answer.content) else answer.model_copy(update={"content": content})
 

@@ -12,8 +12,8 @@ from ..hooks.middleware import TurnAction
 from ..tools.batch import run_parallel, run_sequential
 from ..tools.call import BatchPlan, CallSlot
 from ..tools.outcome import CallOutcome
-from ..types.messages import AssistantMessage, Message
-from .ask import CUT, ask
+from ..types.messages import CUT_STOP_REASONS, AssistantMessage, Message
+from .ask import ask
 from .run import Run
 
 __all__ = ("run_calls", "run_turn")
@@ -61,7 +61,7 @@ def _check_tokens(run: Run, answer: AssistantMessage) -> None:
 
 def _refusal(run: Run, answer: AssistantMessage, action: TurnAction) -> str | None:
     """Why none of the calls of this answer may run, if so."""
-    if answer.stop_reason in CUT:
+    if answer.stop_reason in CUT_STOP_REASONS:
         cause = "was cut because it grew too long" if answer.stop_reason == "length" else "was not completed"
         return f"The call did not run: the message that made it {cause}."
     if action.decision in ("stop", "loop_to_model"):

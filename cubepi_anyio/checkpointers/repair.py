@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from ..types.content import TextContent, ToolCall
-from ..types.messages import AssistantMessage, Message, ToolResultMessage
+from ..types.messages import CUT_STOP_REASONS, AssistantMessage, Message, ToolResultMessage
 
 __all__ = ("repaired",)
 
@@ -15,8 +15,6 @@ _UNKNOWN = (
     "It may have had its effects; it was not run again."
 )
 _NEVER_RAN = "This call was not run: the message that made it was cut short."
-_CUT = ("length", "error", "aborted")
-"""Endings of a message after which none of its calls runs."""
 
 
 def repaired(messages: Sequence[Message], *, waiting: Collection[str] = ()) -> tuple[list[Message], list[str]]:
@@ -124,7 +122,7 @@ def _has_content(message: AssistantMessage) -> bool:
 
 
 def _made_up_result(message: AssistantMessage, call: ToolCall, index: int) -> ToolResultMessage:
-    never_ran = message.stop_reason in _CUT
+    never_ran = message.stop_reason in CUT_STOP_REASONS
     return ToolResultMessage(
         # Of the message and the place in it: ids of calls may be long, and the same in each message.
         id=f"repair-{message.id or call.id}-{index}",

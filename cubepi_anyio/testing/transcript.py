@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..types.content import TextContent, ThinkingContent
-from ..types.messages import AssistantMessage, Message
+from ..types.messages import CUT_STOP_REASONS, AssistantMessage, Message
 from ..types.tool_cycle import tool_cycle_faults
 
 __all__ = ("check_transcript",)
-
-_BROKEN = ("aborted", "error", "length")
 
 
 def check_transcript(messages: Sequence[Message]) -> list[str]:
@@ -32,7 +30,7 @@ def check_transcript(messages: Sequence[Message]) -> list[str]:
 
 def _message_faults(message: Message) -> list[str]:
     faults = [] if message.content else ["it has no content"]
-    is_broken = isinstance(message, AssistantMessage) and message.stop_reason in _BROKEN
+    is_broken = isinstance(message, AssistantMessage) and message.stop_reason in CUT_STOP_REASONS
     for position, block in enumerate(message.content):
         if isinstance(block, TextContent) and not block.text.strip():
             faults.append(f"the text of block {position} is empty")

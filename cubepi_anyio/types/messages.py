@@ -11,7 +11,19 @@ from .content import AssistantContent, Content, TextContent, ToolCall
 from .json import JsonObject
 from .usage import Usage
 
-__all__ = ("AssistantMessage", "Message", "ToolResultMessage", "UserMessage", "message_adapter", "text_of")
+__all__ = (
+    "CUT_STOP_REASONS",
+    "AssistantMessage",
+    "Message",
+    "ToolResultMessage",
+    "UserMessage",
+    "message_adapter",
+    "text_of",
+)
+
+
+CUT_STOP_REASONS = ("length", "error", "aborted")
+"""Stop reasons of a message that was cut: its last call may be incomplete, so none of its calls runs."""
 
 
 class _Message(BaseModel):

@@ -7,8 +7,6 @@ Anthropic's API reference and of its guides on tool use and extended thinking.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Sequence
 from typing import Any, cast
@@ -27,6 +25,7 @@ from ...types.messages import AssistantMessage, Message, ToolResultMessage, User
 from ...types.model import Model, ReasoningControl, ResponseSchema, ToolChoice
 from ...types.tool import ToolDefinition
 from ..openai_chat.schema import strict_parameters
+from ..transcript import answered_calls, decoded_text, image_media_type
 from .cache import CacheRetention as CacheRetention
 from .cache import mark_cache
 
@@ -37,8 +36,6 @@ API = "anthropic-messages"
 
 _MIN_BUDGET_TOKENS = 1024  # the least the API takes, and the least we leave for the answer itself
 _BUDGET_TOKENS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "max": 32768}
-_BROKEN = ("aborted", "error", "length")
-_BASE64_MEDIA_TYPES = {"iVBOR": "image/png", "/9j/": "image/jpeg", "R0lGOD": "image/gif", "UklGR": "image/webp"}
 
 
 def build_payload(
@@ -193,8 +190,7 @@ def convert_messages(messages: Sequence[Message], *, provider_id: str = "") -> l
     turns: list[JsonObject] = []
     for position, message in enumerate(messages):
         if isinstance(message, AssistantMessage):
-            answered = _answered_after(messages, position) if message.stop_reason in _BROKEN else None
-            role, content = "assistant", _assistant_blocks(message, provider_id, answered)
+            role, content = "assistant", _assistant_blocks(message, provider_id, answered_calls(messages, position))
         elif isinstance(message, ToolResultMessage):
             role, content = "user", [_tool_result(message)]
         else:
@@ -233,8 +229,7 @@ def _content_block(content: Content) -> JsonObject | None:
 def _image_source(image: ImageContent) -> JsonObject:
     if image.url is not None:
         return {"type": "url", "url": image.url}
-    guess = (kind for start, kind in _BASE64_MEDIA_TYPES.items() if image.source.startswith(start))
-    return {"type": "base64", "media_type": image.media_type or next(guess, "image/png"), "data": image.source}
+    return {"type": "base64", "media_type": image_media_type(image), "data": image.source}
 
 
 def _document(document: DocumentContent) -> JsonObject:
@@ -249,15 +244,8 @@ def _document_source(document: DocumentContent) -> JsonObject:
         return {"type": "url", "url": document.url}
     if document.media_type.startswith("text/"):
         # The API takes text as text, and under this one media type only.
-        return {"type": "text", "media_type": "text/plain", "data": _decoded_text(document.source)}
+        return {"type": "text", "media_type": "text/plain", "data": decoded_text(document.source)}
     return {"type": "base64", "media_type": document.media_type, "data": document.source}
-
-
-def _decoded_text(source: str) -> str:
-    try:
-        return base64.b64decode(source, validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        return source
 
 
 def _tool_result(message: ToolResultMessage) -> JsonObject:
@@ -302,17 +290,6 @@ def _tool_use(call: ToolCall, *, own: bool) -> JsonObject:
         "input": call.arguments,
     }
     return block | call.vendor if own and call.vendor else block
-
-
-def _answered_after(messages: Sequence[Message], position: int) -> set[str]:
-    """The ids of the results that stand directly after a message."""
-    answered: set[str] = set()
-    for index in range(position + 1, len(messages)):
-        message = messages[index]
-        if not isinstance(message, ToolResultMessage):
-            break
-        answered.add(message.tool_call_id)
-    return answered
 
 
 def _is_left_open(block: OpaqueContent, message: AssistantMessage) -> bool:

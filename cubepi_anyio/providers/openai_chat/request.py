@@ -7,8 +7,6 @@ differs, its ``Quirks`` say.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import re
 from collections.abc import Sequence
@@ -31,6 +29,7 @@ from ...types.json import JsonObject
 from ...types.messages import AssistantMessage, Message, ToolResultMessage, text_of
 from ...types.model import Model, ReasoningControl, ResponseSchema, ToolChoice
 from ...types.tool import ToolDefinition
+from ..transcript import ABSENT_RESULT, answered_calls, data_url, decoded_text, image_url
 from .presets import Quirks
 from .schema import plain_parameters, strict_parameters
 
@@ -42,8 +41,6 @@ API = "openai-chat"
 StrictTools = Literal["never", "possible", "always"]
 """Which tools are strict: none, those whose schema allows it, or all, where one that does not is an error."""
 
-_BROKEN = ("aborted", "error", "length")
-_BASE64_MEDIA_TYPES = {"iVBOR": "image/png", "/9j/": "image/jpeg", "R0lGOD": "image/gif", "UklGR": "image/webp"}
 _STANDARD_QUIRKS = Quirks()
 
 
@@ -233,7 +230,10 @@ class _Conversion:
             case TextContent():
                 return {"type": "text", "text": content.text} if content.text.strip() else None
             case ImageContent():
-                return {"type": "image_url", "image_url": {"url": content.url or _image_url(content)}}
+                return {
+                    "type": "image_url",
+                    "image_url": {"url": image_url(content)},
+                }
             case DocumentContent():
                 return self._document(content)
 
@@ -244,8 +244,8 @@ class _Conversion:
         if document.media_type.startswith("text/"):
             # There is no part for them, and models read them as well in the text.
             title = f"{document.title}:\n" if document.title else ""
-            return {"type": "text", "text": title + _decoded_text(document.source)}
-        data = f"data:{document.media_type};base64,{document.source}"
+            return {"type": "text", "text": title + decoded_text(document.source)}
+        data = data_url(document.media_type, document.source)
         if self.quirks.document_url == "document_url":
             return {"type": "document_url", "document_url": data}
         return {"type": "file", "file": {"filename": name, "file_data": data}}
@@ -265,7 +265,7 @@ class _Conversion:
         """A result as text, which is all a tool message may have; the rest is shown after the batch."""
         texts = [part["text"] for part in self._parts(message.content) if part["type"] == "text"]
         if not texts:
-            texts = [_ABSENT[message.is_error] if not message.content else "(shown in the next message)"]
+            texts = [ABSENT_RESULT[message.is_error] if not message.content else "(shown in the next message)"]
         return {"role": "tool", "tool_call_id": self._id(message.tool_call_id), "content": "\n".join(texts)}
 
     def _shown(self, message: ToolResultMessage) -> list[JsonObject]:
@@ -277,10 +277,8 @@ class _Conversion:
 
     def _assistant(self, message: AssistantMessage, position: int) -> list[JsonObject]:
         own = self._is_own(message)
-        calls = message.tool_calls
-        if message.stop_reason in _BROKEN:
-            answered = _answered_after(self.messages, position)
-            calls = [call for call in calls if call.id in answered]
+        answered = answered_calls(self.messages, position)
+        calls = [call for call in message.tool_calls if answered is None or call.id in answered]
         text = text_of(message.content)
         # Calls alone have a content of null: some vendors want the field, and some no empty text in it.
         turn: JsonObject = {"role": "assistant", "content": text if text.strip() else None}
@@ -319,7 +317,6 @@ class _Conversion:
 
 
 _BRIDGE = "I have the results."
-_ABSENT = {False: "(no output)", True: "the tool failed and gave no reason"}
 
 
 def _thought(message: Message) -> str:
@@ -340,26 +337,3 @@ def _extras(message: AssistantMessage, quirks: Quirks) -> JsonObject:
     if found.get("reasoning_details") and quirks.reasoning_replay == "reasoning_details":
         extras["reasoning_details"] = found["reasoning_details"]
     return extras
-
-
-def _answered_after(messages: Sequence[Message], position: int) -> set[str]:
-    """The ids of the results that stand directly after a message."""
-    answered: set[str] = set()
-    for index in range(position + 1, len(messages)):
-        message = messages[index]
-        if not isinstance(message, ToolResultMessage):
-            break
-        answered.add(message.tool_call_id)
-    return answered
-
-
-def _image_url(image: ImageContent) -> str:
-    guess = (kind for start, kind in _BASE64_MEDIA_TYPES.items() if image.source.startswith(start))
-    return f"data:{image.media_type or next(guess, 'image/png')};base64,{image.source}"
-
-
-def _decoded_text(source: str) -> str:
-    try:
-        return base64.b64decode(source, validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        return source

@@ -8,8 +8,6 @@ OpenAI's API guide). Reasoning and what tools at the vendor's did go to nobody b
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,16 +27,14 @@ from ...types.content import (
 from ...types.json import JsonObject
 from ...types.messages import AssistantMessage, Message, ToolResultMessage
 from ...types.model import Model
+from ..transcript import ABSENT_RESULT, answered_calls, data_url, decoded_text, image_url
 
 __all__ = ("API", "input_items")
 
 API = "openai-responses"
 """The name of the wire format; messages that came over it remember it."""
 
-_BROKEN = ("aborted", "error", "length")
-_BASE64_MEDIA_TYPES = {"iVBOR": "image/png", "/9j/": "image/jpeg", "R0lGOD": "image/gif", "UklGR": "image/webp"}
 _MAX_CALL_ID_CHARACTERS = 64
-_ABSENT = {False: "(no output)", True: "the tool failed and gave no reason"}
 
 
 def input_items(
@@ -87,7 +83,7 @@ class _Conversion:
 
     def _tool_result(self, message: ToolResultMessage) -> JsonObject:
         call_id, kind = self.call_ids.get(message.tool_call_id) or (_short(message.tool_call_id), _RESULT_OF_FUNCTION)
-        parts = _parts(message.content) or [{"type": "input_text", "text": _ABSENT[message.is_error]}]
+        parts = _parts(message.content) or [{"type": "input_text", "text": ABSENT_RESULT[message.is_error]}]
         texts = [part["text"] for part in parts if part["type"] == "input_text"]
         output = "\n".join(texts) if len(texts) == len(parts) else parts
         return {"type": kind, "call_id": call_id, "output": output}
@@ -97,7 +93,7 @@ class _Conversion:
     def _entries(self, message: AssistantMessage, position: int) -> list[_Entry]:
         own = message.api == API and message.provider_id == self.model.provider
         reasons = self.reasons or message.model_id == self.model.id
-        answered = _answered_after(self.messages, position) if message.stop_reason in _BROKEN else None
+        answered = answered_calls(self.messages, position)
         entries: list[_Entry] = []
         for place, block in enumerate(message.content):
             match block:
@@ -230,17 +226,6 @@ def _short(call_id: str) -> str:
     return "call_" + hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:32]
 
 
-def _answered_after(messages: Sequence[Message], position: int) -> set[str]:
-    """The ids of the results that stand directly after a message."""
-    answered: set[str] = set()
-    for index in range(position + 1, len(messages)):
-        message = messages[index]
-        if not isinstance(message, ToolResultMessage):
-            break
-        answered.add(message.tool_call_id)
-    return answered
-
-
 # --- what people and tools say ---------------------------------------------------------------
 
 
@@ -253,7 +238,11 @@ def _part(content: Content) -> JsonObject | None:
         case TextContent():
             return {"type": "input_text", "text": content.text} if content.text.strip() else None
         case ImageContent():
-            return {"type": "input_image", "image_url": content.url or _image_url(content), "detail": "auto"}
+            return {
+                "type": "input_image",
+                "image_url": image_url(content),
+                "detail": "auto",
+            }
         case DocumentContent():
             return _document(content)
 
@@ -264,18 +253,6 @@ def _document(document: DocumentContent) -> JsonObject:
     if document.media_type.startswith("text/"):
         # Models read them as well in the text, and not every server takes them otherwise.
         title = f"{document.title}:\n" if document.title else ""
-        return {"type": "input_text", "text": title + _decoded_text(document.source)}
-    data = f"data:{document.media_type};base64,{document.source}"
+        return {"type": "input_text", "text": title + decoded_text(document.source)}
+    data = data_url(document.media_type, document.source)
     return {"type": "input_file", "filename": document.title or "document.pdf", "file_data": data}
-
-
-def _image_url(image: ImageContent) -> str:
-    guess = (kind for start, kind in _BASE64_MEDIA_TYPES.items() if image.source.startswith(start))
-    return f"data:{image.media_type or next(guess, 'image/png')};base64,{image.source}"
-
-
-def _decoded_text(source: str) -> str:
-    try:
-        return base64.b64decode(source, validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        return source
