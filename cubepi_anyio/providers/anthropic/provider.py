@@ -5,18 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
-from pydantic import SecretStr
-
-from ...errors import ProviderAuthFailed
 from ...stream.message_stream import MessageStream
 from ...types.messages import Message
 from ...types.model import Model, ToolChoice
 from ...types.tool import ToolDefinition
-from ..base import BaseProvider, StreamOptions
-from ..exchange import Exchange
-from ..http import AsyncHttpClient, HttpClient, Timeouts, checked_base_url
+from ..base import StreamOptions
+from ..http import AsyncHttpClient, Timeouts, checked_base_url
+from ..http_provider import HttpProvider
 from .cache import CacheRetention
 from .request import API, build_payload
 from .response import AnthropicReader
@@ -27,7 +24,7 @@ _KEY_VARIABLE = "ANTHROPIC_API_KEY"
 _DEFAULT_BASE_URL = "https://api.anthropic.com"
 
 
-class AnthropicProvider(BaseProvider):
+class AnthropicProvider(HttpProvider):
     """Models behind Anthropic's Messages API, or behind whatever speaks it.
 
     ``api_key`` is by default the environment variable ``ANTHROPIC_API_KEY``, ``base_url`` is ``ANTHROPIC_BASE_URL`` or
@@ -41,6 +38,8 @@ class AnthropicProvider(BaseProvider):
     """
 
     api = API
+    _auth_header = "x-api-key"
+    _key_headers = frozenset({"x-api-key", "authorization"})
 
     def __init__(
         self,
@@ -56,29 +55,19 @@ class AnthropicProvider(BaseProvider):
         anthropic_version: str = "2023-06-01",
         cache_retention: CacheRetention = "short",
     ) -> None:
-        super().__init__(provider_id=provider_id)
-        key = api_key if api_key is not None else os.environ.get(_KEY_VARIABLE, "")
-        self._api_key = SecretStr(key.strip())
+        super().__init__(
+            provider_id=provider_id,
+            api_key=api_key,
+            key_variable=_KEY_VARIABLE,
+            http_client=http_client,
+            timeouts=timeouts,
+            max_concurrent_requests=max_concurrent_requests,
+            extra_headers={"anthropic-version": anthropic_version, **(extra_headers or {})},
+            extra_body=extra_body,
+        )
         self._url = checked_base_url(base_url or os.environ.get("ANTHROPIC_BASE_URL") or _DEFAULT_BASE_URL)
         self._url += "/v1/messages"
-        self._extra_headers = {name.lower(): value for name, value in (extra_headers or {}).items()}
-        self._extra_body = dict(extra_body or {})
-        self._anthropic_version = anthropic_version
         self._cache_retention: CacheRetention = cache_retention
-        self._http = HttpClient(
-            http_client=http_client, timeouts=timeouts, max_concurrent_requests=max_concurrent_requests
-        )
-
-    async def __aenter__(self) -> Self:
-        await self._http.__aenter__()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Close the connections of this event loop. A checkpoint."""
-        await self._http.aclose()
 
     async def stream(
         self,
@@ -108,30 +97,4 @@ class AnthropicProvider(BaseProvider):
             response_schema=options.response_schema,
             cache_retention=self._cache_retention,
         )
-        exchange = Exchange(
-            client=self._http,
-            url=self._url,
-            model=model,
-            provider_id=self.provider_id,
-            api=self.api,
-            options=options,
-            observers=self.observers,
-            payload=payload,
-            extra_body=self._extra_body,
-            headers=partial(self._headers, options.extra_headers or {}),
-            reader=AnthropicReader,
-            key_hint=_KEY_VARIABLE,
-        )
-        return MessageStream(exchange.run)
-
-    def _headers(self, extra: Mapping[str, str]) -> dict[str, str]:
-        """Make the request's headers; later ones replace earlier ones of the same name, whatever its letters."""
-        headers = {"accept": "text/event-stream, application/json", "anthropic-version": self._anthropic_version}
-        key = self._api_key.get_secret_value()
-        if key:
-            headers["x-api-key"] = key
-        headers |= self._extra_headers
-        headers |= {name.lower(): value for name, value in extra.items()}
-        if not headers.keys() & {"x-api-key", "authorization"}:
-            raise ProviderAuthFailed(f"there is no API key; set {_KEY_VARIABLE} or give api_key=")
-        return headers
+        return self._answer(model, options, url=self._url, payload=payload, reader=AnthropicReader)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -33,7 +34,15 @@ from ..transcript import ABSENT_RESULT, answered_calls, data_url, decoded_text, 
 from .presets import Quirks
 from .schema import plain_parameters, strict_parameters
 
-__all__ = ("API", "StrictTools", "build_payload", "convert_messages", "parameters_of", "response_format")
+__all__ = (
+    "API",
+    "StrictTools",
+    "build_payload",
+    "convert_messages",
+    "parameters_of",
+    "response_format",
+    "strict_schemas",
+)
 
 API = "openai-chat"
 """The name of the wire format; messages that came over it remember it."""
@@ -128,6 +137,15 @@ def parameters_of(tool: ToolDefinition, strict_tools: StrictTools) -> tuple[Json
             if strict_tools == "always":
                 raise
     return plain_parameters(tool.name, tool.parameters), False
+
+
+def strict_schemas(tools: Sequence[ToolDefinition], strict_tools: StrictTools) -> dict[str, JsonObject]:
+    """The schemas of the tools that go out as strict ones, by name; none if one of the tools cannot be sent."""
+    if strict_tools == "never" and not any(tool.strict for tool in tools):
+        return {}
+    with suppress(ToolDefinitionError):  # making the payload says it
+        return {tool.name: tool.parameters for tool in tools if parameters_of(tool, strict_tools)[1]}
+    return {}
 
 
 def response_format(wanted: ResponseSchema) -> JsonObject:

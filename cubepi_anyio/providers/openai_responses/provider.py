@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import SecretStr
-
-from ...errors import ProviderAuthFailed, ToolDefinitionError
 from ...stream.message_stream import MessageStream
-from ...types.json import JsonObject
 from ...types.messages import Message
 from ...types.model import Model, ToolChoice
 from ...types.tool import ToolDefinition
-from ..base import BaseProvider, StreamOptions
-from ..exchange import Exchange
-from ..http import AsyncHttpClient, HttpClient, Timeouts, checked_base_url
-from ..openai_chat.request import parameters_of
+from ..base import StreamOptions
+from ..http import AsyncHttpClient, Timeouts, checked_base_url
+from ..http_provider import HttpProvider
+from ..openai_chat.request import strict_schemas
 from .request import API, StrictTools, SystemPromptPlace, build_payload
 from .response import ResponsesReader
 
@@ -28,10 +23,9 @@ __all__ = ("OpenAIResponsesProvider",)
 
 _KEY_VARIABLE = "OPENAI_API_KEY"
 _DEFAULT_BASE_URL = "https://api.openai.com/v1"
-_KEY_HEADERS = ("authorization", "api-key")
 
 
-class OpenAIResponsesProvider(BaseProvider):
+class OpenAIResponsesProvider(HttpProvider):
     """Models behind OpenAI's Responses API, or behind whatever imitates it.
 
     ``api_key`` is by default the environment variable ``OPENAI_API_KEY``, ``base_url`` is ``OPENAI_BASE_URL`` or
@@ -71,37 +65,25 @@ class OpenAIResponsesProvider(BaseProvider):
         parallel_tool_calls: bool | None = None,
         strict_tools: StrictTools = "never",
     ) -> None:
-        super().__init__(provider_id=provider_id)
-        key = api_key if api_key is not None else os.environ.get(_KEY_VARIABLE, "")
-        self._api_key = SecretStr(key.strip())
+        named = {
+            "openai-organization": organization or os.environ.get("OPENAI_ORG_ID"),
+            "openai-project": project or os.environ.get("OPENAI_PROJECT_ID"),
+        }
+        super().__init__(
+            provider_id=provider_id,
+            api_key=api_key,
+            key_variable=_KEY_VARIABLE,
+            http_client=http_client,
+            timeouts=timeouts,
+            max_concurrent_requests=max_concurrent_requests,
+            extra_headers={name: value for name, value in named.items() if value} | dict(extra_headers or {}),
+            extra_body=extra_body,
+        )
         self._url = _endpoint(checked_base_url(base_url or os.environ.get("OPENAI_BASE_URL") or _DEFAULT_BASE_URL))
-        self._extra_headers: dict[str, str] = {}
-        self._add_header("openai-organization", organization or os.environ.get("OPENAI_ORG_ID"))
-        self._add_header("openai-project", project or os.environ.get("OPENAI_PROJECT_ID"))
-        self._extra_headers |= {name.lower(): value for name, value in (extra_headers or {}).items()}
-        self._extra_body = dict(extra_body or {})
         self._store = store
         self._system_prompt_place: SystemPromptPlace = system_prompt_place
         self._parallel_tool_calls = parallel_tool_calls
         self._strict_tools: StrictTools = strict_tools
-        self._http = HttpClient(
-            http_client=http_client, timeouts=timeouts, max_concurrent_requests=max_concurrent_requests
-        )
-
-    def _add_header(self, name: str, value: str | None) -> None:
-        if value:
-            self._extra_headers[name] = value
-
-    async def __aenter__(self) -> Self:
-        await self._http.__aenter__()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Close the connections of this event loop. A checkpoint."""
-        await self._http.aclose()
 
     async def stream(
         self,
@@ -135,41 +117,8 @@ class OpenAIResponsesProvider(BaseProvider):
             store=self._store,
             system_prompt_place=self._system_prompt_place,
         )
-        exchange = Exchange(
-            client=self._http,
-            url=self._url,
-            model=model,
-            provider_id=self.provider_id,
-            api=self.api,
-            options=options,
-            observers=self.observers,
-            payload=payload,
-            extra_body=self._extra_body,
-            headers=partial(self._headers, options.extra_headers or {}),
-            reader=partial(ResponsesReader, strict_schemas=self._strict_schemas(tools or ())),
-            key_hint=_KEY_VARIABLE,
-        )
-        return MessageStream(exchange.run)
-
-    def _strict_schemas(self, tools: Sequence[ToolDefinition]) -> dict[str, JsonObject]:
-        """The schemas of the tools that go out as strict ones, by name."""
-        if self._strict_tools == "never" and not any(tool.strict for tool in tools):
-            return {}
-        with suppress(ToolDefinitionError):  # making the payload says it
-            return {tool.name: tool.parameters for tool in tools if parameters_of(tool, self._strict_tools)[1]}
-        return {}
-
-    def _headers(self, extra: Mapping[str, str]) -> dict[str, str]:
-        """Make the request's headers; later ones replace earlier ones of the same name, whatever its letters."""
-        headers = {"accept": "text/event-stream, application/json"}
-        key = self._api_key.get_secret_value()
-        if key:
-            headers["authorization"] = f"Bearer {key}"
-        headers |= self._extra_headers
-        headers |= {name.lower(): value for name, value in extra.items()}
-        if not headers.keys() & set(_KEY_HEADERS):
-            raise ProviderAuthFailed(f"there is no API key; set {_KEY_VARIABLE} or give api_key=")
-        return headers
+        reader = partial(ResponsesReader, strict_schemas=strict_schemas(tools or (), self._strict_tools))
+        return self._answer(model, options, url=self._url, payload=payload, reader=reader)
 
 
 def _endpoint(base_url: str) -> str:
