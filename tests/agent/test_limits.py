@@ -57,8 +57,8 @@ async def test_run_timeout_while_the_model_is_silent() -> None:
 
 
 async def test_run_timeout_while_tools_run() -> None:
-    made = bench(calling("say", "sleep"), tools=[saying("say"), sleeping("sleep")], limits=RunLimits(run_timeout=0.05))
-    await limited(made, "run_timeout", 0.05)
+    made = bench(calling("say", "sleep"), tools=[saying("say"), sleeping("sleep")], limits=RunLimits(run_timeout=0.3))
+    await limited(made, "run_timeout", 0.3)
     assert made.texts[0] == "say"
     assert "run_timeout" in made.texts[1]
 
@@ -69,9 +69,9 @@ async def test_turn_timeout_while_tools_run(mode: Any) -> None:
         calling("say", "sleep", "say"),
         tools=[saying("say"), sleeping("sleep")],
         tool_execution=mode,
-        limits=RunLimits(turn_timeout=0.05),
+        limits=RunLimits(turn_timeout=0.3),
     )
-    await limited(made, "turn_timeout", 0.05)
+    await limited(made, "turn_timeout", 0.3)
     assert made.texts[0] == "say"
     assert "turn_timeout" in made.texts[1]
     assert "turn_timeout" in made.texts[2] if mode == "sequential" else made.texts[2] == "say"
