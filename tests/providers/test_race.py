@@ -275,7 +275,14 @@ async def test_a_real_answer_wins_against_a_real_failure() -> None:
             OpenAIProvider(api_key="k", base_url=replay.url("chat-copilot-structured-output-smoke", fail="1:503")) as a,
             OpenAIProvider(api_key="k", base_url=f"{well};s=well") as b,
         ):
+            failed = anyio.Event()
+
+            async def wait_for_the_failure(payload: Any, model: Any) -> None:
+                await failed.wait()
+
+            # Otherwise the answer may win before the other request has arrived.
+            a.subscribe_response(lambda message, model, error: failed.set())
+            b.subscribe_request(wait_for_the_failure)
             heard = await ask(RaceModel([a.model("a"), b.model("b")]))
-        # The answer may win before the other server has even noted its request.
-        assert sorted(request["failed"] for request in replay.log) in ([False], [False, True])
+        assert sorted(request["failed"] for request in replay.log) == [False, True]
     assert heard.message.text.startswith('{"category":"Technology Meetups"')
