@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 import anyio
@@ -84,7 +85,8 @@ class TerminalChannel(Channel):
         except EOFError:
             raise RequestWithdrawn(request.id, "nobody can be asked, because the terminal was closed") from None
         except anyio.get_cancelled_exc_class():
-            self._write("\n  (this question needs no answer any more)\n")
+            with suppress(Exception):  # a terminal that has gone must not take the place of the cancellation
+                self._write("\n  (this question needs no answer any more)\n")
             raise
 
 
