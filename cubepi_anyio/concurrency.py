@@ -23,6 +23,7 @@ __all__ = (
     "hear_of_swallowed_cancellation",
     "native_cancel_requests",
     "run_in_tasks",
+    "run_to_end",
     "shielded",
 )
 
@@ -204,6 +205,16 @@ async def run_in_tasks(functions: Iterable[Callable[[], Awaitable[object]]], *, 
         raise exits[0]
     if error is not None:
         raise error
+
+
+async def run_to_end(function: Callable[[], Awaitable[object]]) -> None:
+    """Run ``function`` and wait for it, also when cancelled, by whatever way.
+
+    In a task of its own, because ``Task.cancel()`` knows no shield and may come again. Scopes that ``function`` opens
+    around what must not be cut need a shield of their own.
+    """
+    with anyio.CancelScope(shield=True):
+        await run_in_tasks((function,))
 
 
 async def hear_of_swallowed_cancellation(requests_before: int) -> None:

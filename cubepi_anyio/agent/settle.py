@@ -11,7 +11,7 @@ from functools import partial
 
 import anyio
 
-from ..concurrency import run_in_tasks
+from ..concurrency import run_to_end
 from ..events.agent import RunOutcome
 from .run import Run
 
@@ -35,14 +35,8 @@ async def settle(run: Run, outcome: RunOutcome) -> None:
     run.finish_turn()
     run.finish_agent(outcome)
     if not run.outbox.drain_now() or run.on_settled is not None:
-        await _drain_in_task(run)
+        await run_to_end(partial(_drain, run))
     run.phase = "idle"
-
-
-async def _drain_in_task(run: Run) -> None:
-    """Drain in a task of its own: ``Task.cancel()`` knows no shield, and would reach into our own task again."""
-    with anyio.CancelScope(shield=True):
-        await run_in_tasks((partial(_drain, run),))
 
 
 async def _drain(run: Run) -> None:

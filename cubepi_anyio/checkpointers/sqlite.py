@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from ..errors import StoreCorrupt, StoreError, StoreSchemaError, StoreUnavailable, UsageError
 from .sql.dialect import Busy, Dialect, Stopped
-from .sql.schema import check_version, latest_version, missing_migrations
+from .sql.schema import latest_version, missing_migrations
 from .sql.store import SQLCheckpointer
 
 __all__ = ("SQLiteCheckpointer",)
@@ -64,14 +63,10 @@ class _SQLite(Dialect):
 
     def prepare(self, connection: Any) -> None:
         if _pragma(connection, "user_version") != latest_version(self.name):
+            # A connection that cannot be prepared is closed, which undoes what it has not committed.
             connection.execute("begin immediate")
-            try:
-                self._migrate(connection)
-                connection.execute("commit")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("rollback")
-                raise
+            self._migrate(connection)
+            connection.execute("commit")
         if _pragma(connection, "journal_mode") != b"wal":
             connection.execute("pragma journal_mode = wal")
         self._check_owner(connection)
@@ -80,8 +75,6 @@ class _SQLite(Dialect):
         version = _pragma(connection, "user_version")
         if version or connection.execute("select 1 from sqlite_master").fetchone():
             self._check_owner(connection)
-        if version > latest_version(self.name):
-            check_version(self.name, version, "")
         missing_migrations(self.name, version, connection.execute)
         connection.execute(f"pragma application_id = {_APPLICATION_ID}")
         connection.execute(f"pragma user_version = {latest_version(self.name)}")
@@ -95,12 +88,6 @@ class _SQLite(Dialect):
 
     def is_alive(self, connection: Any) -> bool:
         return not connection.in_transaction
-
-    def execute(self, connection: Any, sql: str, parameters: Mapping[str, Any]) -> Any:
-        return connection.execute(self.spelled(sql), parameters)
-
-    def execute_many(self, connection: Any, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        connection.executemany(self.spelled(sql), rows)
 
     def fault(self, error: Exception) -> Exception:
         code = getattr(error, "sqlite_errorcode", None)

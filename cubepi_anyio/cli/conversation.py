@@ -67,11 +67,19 @@ class Conversation:
     def _open(self) -> None:
         self._say_what_takes_long(self.model_name)
         model = self._opened.enter_context(open_model(model_settings(self.options)))
-        if self._store is not None:
-            self._thread_id = anyio.run(_newest_thread, self._store, backend=self.options.backend) or uuid4().hex
-        self._agent = self._new_agent(model)
-        if self._store is not None:
-            anyio.run(_load, self._store, self._agent, backend=self.options.backend)
+        if self._store is None:
+            self._agent = self._new_agent(model)
+        else:
+            self._agent = anyio.run(self._stored_agent, self._store, model, backend=self.options.backend)
+
+    async def _stored_agent(self, store: Checkpointer, model: StreamingModel) -> Agent:
+        """An agent that goes on with the newest thread of the store."""
+        async with store:
+            threads = await store.list_threads()
+            self._thread_id = threads[-1] if threads else uuid4().hex
+            agent = self._new_agent(model)
+            await agent.load()
+        return agent
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -255,14 +263,3 @@ def _store(path: str | None) -> Checkpointer | None:
     from ..checkpointers.sqlite import SQLiteCheckpointer  # noqa: PLC0415 - loads the database
 
     return SQLiteCheckpointer(path)
-
-
-async def _newest_thread(store: Checkpointer) -> str | None:
-    async with store:
-        threads = await store.list_threads()
-    return threads[-1] if threads else None
-
-
-async def _load(store: Checkpointer, agent: Agent) -> None:
-    async with store:
-        await agent.load()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import math
 import os
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import anyio
 
 from .demo_run import DemoSettings, run_demo
 from .demo_tools import Pace
+from .options import backend_fault, leave_with_usage
 from .screen import open_screen
 from .text import printable
 
@@ -66,9 +66,7 @@ def _text(text: str) -> str:
 def run(options: argparse.Namespace) -> int:
     """Run the demo and return the exit code. Leaves by ``SystemExit`` with code 2 for arguments that cannot be used."""
     path = Path(options.path)
-    fault = _fault_of(path, options.backend)
-    if fault:
-        options.parser.exit(2, f"{options.parser.prog}: error: {fault}\n")
+    leave_with_usage(options, backend_fault(options.backend) or _fault_of(path))
     screen = open_screen(colour=not options.no_color)
     speed = options.speed if options.speed is not None else float(screen.is_live)
     settings = DemoSettings(
@@ -80,10 +78,8 @@ def run(options: argparse.Namespace) -> int:
         screen.close()
 
 
-def _fault_of(path: Path, backend: str) -> str:
-    """Why the demo cannot run with these arguments, in one line; empty if it can."""
-    if find_spec(backend) is None:
-        return f"{backend} is not installed: pip install 'cubepi-anyio[{backend}]'"
+def _fault_of(path: Path) -> str:
+    """Why the demo cannot read ``path``, in one line; empty if it can."""
     shown = printable(os.fspath(path))
     try:
         mode_is_known = path.is_dir() or path.is_file()

@@ -6,7 +6,6 @@ from typing import Any
 
 from .. import (
     AgentEvent,
-    AgentStartEvent,
     AssistantMessage,
     MessageEndEvent,
     MessageUpdateEvent,
@@ -62,7 +61,7 @@ class RunView:
                 return self._end_lines(event, bar)
             case ToolExecutionStartEvent() | ToolExecutionUpdateEvent() if not self._has_region and bar is not None:
                 return self._start_lines(bar) if isinstance(event, ToolExecutionStartEvent) else self._progress(bar, at)
-            case AgentStartEvent() | _:
+            case _:
                 pass
         return []
 

@@ -38,7 +38,12 @@ def check_version(dialect: str, version: int, way_out: str) -> None:
 
 
 def missing_migrations(dialect: str, version: int, run: Callable[[str], object]) -> None:
-    """Run the statements that lead from ``version`` to the latest one. Raises what ``run`` raises."""
+    """Run the statements that lead from ``version`` to the latest one.
+
+    Raises what ``run`` raises, and ``StoreSchemaError`` if the tables are newer than that.
+    """
+    if version > latest_version(dialect):
+        check_version(dialect, version, "")
     for _, text in migration_files(dialect)[version:]:
         for statement in text.split(";\n"):
             if statement.strip():

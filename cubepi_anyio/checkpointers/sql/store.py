@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 
 import anyio
 
-from ...concurrency import run_in_tasks
+from ...concurrency import run_to_end
 from ...errors import ClaimLost, StoreError, StoreUnavailable, ThreadBusy, ThreadExists, ThreadNotFound, UsageError
 from ...types.hitl import PersonAnswer, PersonRequest
 from ...types.json import JsonObject
@@ -90,8 +90,7 @@ class SQLCheckpointer:
     ) -> None:
         """Close the store when its calls have ended, also when cancelled."""
         self._is_open = False
-        with anyio.CancelScope(shield=True):
-            await run_in_tasks((self._close,))
+        await run_to_end(self._close)
 
     async def _close(self) -> None:
         with anyio.CancelScope(shield=True):
@@ -116,18 +115,11 @@ class SQLCheckpointer:
             _check_id("message", message.id)
             rows.append({"message_id": message.id, "run_id": _checked_run(message.run_id), "body": body})
         token = claim.token if claim is not None else None
-        if (self._dialect.append_claimed if claim else self._dialect.append_unclaimed) is None:
+        sql = self._dialect.append_claimed if claim else self._dialect.append_unclaimed
+        if sql is None:
             await self._run(lambda tx: _append(tx, thread_id, rows, token))
         else:
-            await self._run(lambda tx: self._append_at_once(tx, thread_id, rows, token), whole=False)
-
-    def _append_at_once(self, tx: Transaction, thread_id: str, rows: list[dict[str, Any]], token: str | None) -> None:
-        columns = {f"{name}s": [row[name] for row in rows] for name in ("message_id", "run_id", "body")}
-        if token is not None:
-            if tx.row(self._dialect.append_claimed or "", thread_id=thread_id, token=token, **columns) is None:
-                raise ClaimLost(thread_id)
-        elif tx.row(self._dialect.append_unclaimed or "", thread_id=thread_id, **columns) is None:
-            raise ThreadBusy(thread_id)
+            await self._run(lambda tx: _append_at_once(tx, sql, thread_id, rows, token), whole=False)
 
     async def save_extra(self, thread_id: str, extra: JsonObject) -> None:
         """See ``Checkpointer.save_extra``."""
@@ -154,8 +146,7 @@ class SQLCheckpointer:
             version = await self._run(claim)
         except anyio.get_cancelled_exc_class():
             if about_to_commit:
-                with anyio.CancelScope(shield=True):
-                    await run_in_tasks((lambda: self._undo_claim(thread_id, token),))
+                await run_to_end(lambda: self._undo_claim(thread_id, token))
             raise
         return RunClaim(thread_id, run_id, token, version)
 
@@ -183,7 +174,7 @@ class SQLCheckpointer:
         rows = [{"request_id": request.id, "body": encode_request(request).decode()} for request in requests]
         for row in rows:
             _check_id("question", row["request_id"])
-        await self._run(lambda tx: _insert(tx, thread_id, _INSERT_REQUEST, rows))
+        await self._run(lambda tx: _save_requests(tx, thread_id, rows))
 
     async def save_answer(self, thread_id: str, request_id: str, answer: PersonAnswer) -> None:
         """See ``Checkpointer.save_answer``."""
@@ -194,8 +185,9 @@ class SQLCheckpointer:
 
     async def clear_requests(self, thread_id: str, request_ids: Sequence[str]) -> None:
         """See ``Checkpointer.clear_requests``."""
-        for name in (thread_id, *request_ids):
-            _check_id("question", name)
+        _check_id("thread", thread_id)
+        for request_id in request_ids:
+            _check_id("question", request_id)
         await self._run(lambda tx: runs.clear_requests(tx, thread_id, request_ids))
 
     # --- whole threads -----------------------------------------------------------------------
@@ -261,9 +253,16 @@ def _append(tx: Transaction, thread_id: str, rows: list[dict[str, Any]], token: 
     tx.many(_INSERT_MESSAGE, [{"thread": thread.key, **row} for row in rows])
 
 
-def _insert(tx: Transaction, thread_id: str, sql: str, rows: list[dict[str, Any]]) -> None:
+def _append_at_once(tx: Transaction, sql: str, thread_id: str, rows: list[dict[str, Any]], token: str | None) -> None:
+    columns = {f"{name}s": [row[name] for row in rows] for name in ("message_id", "run_id", "body")}
+    claimed = {} if token is None else {"token": token}
+    if tx.row(sql, thread_id=thread_id, **claimed, **columns) is None:
+        raise ThreadBusy(thread_id) if token is None else ClaimLost(thread_id)
+
+
+def _save_requests(tx: Transaction, thread_id: str, rows: list[dict[str, Any]]) -> None:
     thread = runs.make_thread(tx, thread_id)
-    tx.many(sql, [{"thread": thread.key, **row} for row in rows])
+    tx.many(_INSERT_REQUEST, [{"thread": thread.key, **row} for row in rows])
 
 
 def _save_extra(tx: Transaction, thread_id: str, rows: list[dict[str, Any]]) -> None:

@@ -15,7 +15,7 @@ import anyio
 from anyio import CapacityLimiter, from_thread, to_thread
 from anyio.lowlevel import checkpoint
 
-from ...concurrency import run_in_tasks
+from ...concurrency import run_to_end
 from ...errors import CubepiError, StoreUnavailable
 from .dialect import Busy, Dialect, Lost, Stopped
 
@@ -98,16 +98,13 @@ class _Call(Generic[_T]):
                     with anyio.move_on_after(_ASK_AGAIN_SECONDS):
                         await ended.wait()
 
-        # In a task of its own, because `Task.cancel()` knows no shield and may come a second time.
-        with anyio.CancelScope(shield=True):
-            await run_in_tasks((insist,))
+        await run_to_end(insist)
 
 
 async def run_whole(function: Callable[[], object]) -> None:
     """Run ``function`` in a worker thread and wait for it, also when cancelled, by whatever way. A checkpoint."""
     await checkpoint()
-    with anyio.CancelScope(shield=True):
-        await run_in_tasks((lambda: to_thread.run_sync(function),))
+    await run_to_end(lambda: to_thread.run_sync(function))
 
 
 class Transaction:
