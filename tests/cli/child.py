@@ -10,13 +10,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 DEADLINE_SECONDS = 25.0
 MODULE = ("-W", "error", "-m", "cubepi_anyio")
+
+T = TypeVar("T", bound="Terminal")
 
 
 def environment(**changes: str) -> dict[str, str]:
@@ -128,23 +130,31 @@ class Terminal:
 
 
 @contextmanager
-def on_terminal(*arguments: str, program: Sequence[str] = MODULE, **changes: str) -> Generator[Terminal]:
-    """Run the command on a new pseudo-terminal."""
+def on_new_terminal(
+    kind: type[T], command: Sequence[str], changes: dict[str, str], *, controls: bool = False
+) -> Generator[T]:
+    """Run Python with ``command`` on a new pseudo-terminal; with ``controls``, Ctrl-C is a key there."""
     master, slave = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, *program, *arguments],
+        [sys.executable, *command],
         stdin=slave,
         stdout=slave,
         stderr=slave,
-        env=environment(**{"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40", **changes}),
+        env=environment(**{"COLUMNS": "100", "LINES": "40", **changes}),
+        preexec_fn=(lambda: os.login_tty(slave)) if controls else None,
     )
     os.close(slave)
     try:
-        yield Terminal(master, process)
+        yield kind(master, process)
     finally:
         process.kill()
         process.wait()
         os.close(master)
+
+
+def on_terminal(*arguments: str, program: Sequence[str] = MODULE, **changes: str) -> AbstractContextManager[Terminal]:
+    """Run the command on a new pseudo-terminal."""
+    return on_new_terminal(Terminal, [*program, *arguments], {"TERM": "xterm-256color", **changes})
 
 
 def write_files(folder: Path, files: dict[str, bytes]) -> Path:

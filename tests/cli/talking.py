@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import subprocess
-import sys
 import time
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.child import DEADLINE_SECONDS, MODULE, Terminal, environment
+from tests.cli.child import DEADLINE_SECONDS, MODULE, Terminal, on_new_terminal
 
 CTRL_C = "\x03"
 CTRL_D = "\x04"
@@ -68,25 +66,10 @@ class Person(Terminal):
         return before
 
 
-@contextmanager
-def at_terminal(*arguments: str, program: Sequence[str] = MODULE, **changes: str) -> Generator[Person]:
+def at_terminal(*arguments: str, program: Sequence[str] = MODULE, **changes: str) -> AbstractContextManager[Person]:
     """Run the command on a new terminal of its own, so that Ctrl-C is a key; plain lines unless ``TERM`` is given."""
-    master, slave = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, *program, *arguments],
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        env=environment(**{"TERM": "dumb", "COLUMNS": "100", "LINES": "40", "INPUTRC": os.devnull, **changes}),
-        preexec_fn=lambda: os.login_tty(slave),
-    )
-    os.close(slave)
-    try:
-        yield Person(master, process)
-    finally:
-        process.kill()
-        process.wait()
-        os.close(master)
+    plain = {"TERM": "dumb", "INPUTRC": os.devnull, **changes}
+    return on_new_terminal(Person, [*program, *arguments], plain, controls=True)
 
 
 def state_of(pid: int) -> str:

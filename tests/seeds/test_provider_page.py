@@ -1,13 +1,12 @@
 """The page "custom providers": its examples run, on every backend."""
 
-# pyright: basic, reportAttributeAccessIssue=false, reportOptionalCall=false
+# pyright: basic
 # The examples keep the page's own text, which has few annotations.
 
 from __future__ import annotations
 
 import inspect
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any, Protocol
 
 import anyio
@@ -41,6 +40,8 @@ from tests.support.agents import (
     without_deltas,
 )
 
+from .minimal_provider import Backend, MyProvider, asked, provider_on
+
 pytestmark = [pytest.mark.anyio, pytest.mark.deadline(10)]
 
 
@@ -65,85 +66,9 @@ def test_the_protocol_is_the_one_of_the_page() -> None:
 
 # --- a minimal provider ----------------------------------------------------------------------
 
-Backend = Callable[[Any], AsyncIterator[str]]
-backend: list[Backend] = []
-asked: list[tuple[list[Message], str]] = []
-
-
-def call_my_backend(messages: list[Message], model_id: str, signal: Any) -> AsyncIterator[str]:
-    asked.append((messages, model_id))
-    return backend[-1](signal)
-
-
-class MyProvider:
-    def __init__(self, *, api_key: str) -> None:
-        self._api_key = api_key
-
-    async def stream(
-        self,
-        model: Model,
-        messages: list[Message],
-        *,
-        system_prompt: str = "",
-        tools: list[ToolDefinition] | None = None,
-        options: StreamOptions | None = None,
-    ) -> MessageStream:
-        opts = options or StreamOptions()
-        ms = MessageStream()
-
-        async def _produce():
-            try:
-                partial = AssistantMessage(
-                    content=[TextContent(text="")],
-                    usage=Usage(),
-                    timestamp=time.time(),
-                    provider_id=model.provider,
-                    model_id=model.id,
-                )
-                ms.push(StreamEvent(type="start", partial=partial.model_copy(deep=True)))
-
-                # Call your backend. Stream tokens:
-                async for token in call_my_backend(messages, model.id, signal=opts.signal):
-                    if opts.signal and opts.signal.is_set():
-                        ms.push(StreamEvent(type="error", error_message="aborted"))
-                        ms.set_result(partial.model_copy(update={"stop_reason": "aborted"}))
-                        return
-                    partial.content[-1] = TextContent(text=partial.content[-1].text + token)
-                    ms.push(
-                        StreamEvent(
-                            type="text_delta",
-                            delta=token,
-                            partial=partial.model_copy(deep=True),
-                        )
-                    )
-
-                ms.push(StreamEvent(type="done"))
-                ms.set_result(partial)
-
-            except Exception as exc:
-                error_msg = AssistantMessage(
-                    content=[],
-                    stop_reason="error",
-                    error_message=str(exc),
-                    usage=Usage(),
-                    timestamp=time.time(),
-                )
-                ms.push(StreamEvent(type="error", error_message=str(exc)))
-                ms.set_result(error_msg)
-
-        ms.attach_task(_produce)
-        return ms
-
-
-@pytest.fixture(autouse=True)
-def _fresh_backend() -> None:
-    backend.clear()
-    asked.clear()
-
 
 def an_agent(say: Backend) -> tuple[Agent, list[Any]]:
-    backend.append(say)
-    agent = Agent(provider=MyProvider(api_key="not-a-key"), model=Model(id="test", provider="mine"))
+    agent = Agent(provider=provider_on(say), model=Model(id="test", provider="mine"))
     events: list[Any] = []
     agent.subscribe(lambda e, signal=None: events.append(e))
     return agent, events
@@ -184,8 +109,7 @@ async def test_the_minimal_provider_may_be_asked_without_an_agent() -> None:
         await anyio.lowlevel.checkpoint()
         yield "two"
 
-    backend.append(say)
-    stream = await MyProvider(api_key="not-a-key").stream(Model(id="test", provider="mine"), [])
+    stream = await provider_on(say).stream(Model(id="test", provider="mine"), [])
     async with stream:
         types = [event.type async for event in stream]
     assert types == ["start", "text_delta", "text_delta", "done"]

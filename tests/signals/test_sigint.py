@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import needs_trio, needs_uvloop
+from tests.support.processes import is_alive
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals as POSIX knows them")
 
@@ -84,14 +85,6 @@ def running(*arguments: str) -> Generator[Program]:
         for pipe in (process.stdout, process.stderr):
             if pipe is not None:
                 pipe.close()
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in ("Z", "X")
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -21,10 +20,10 @@ from cubepi_anyio.providers.base import (
     StreamOptions,
     TextContent,
     ToolCall,
-    ToolDefinition,
     Usage,
     UserMessage,
 )
+from tests.seeds.minimal_provider import asked, provider_on
 
 pytestmark = pytest.mark.anyio
 
@@ -37,10 +36,8 @@ class Backend:
 
     def __init__(self, *tokens: str, stalls_at: int = -1, fails_after: int = -1) -> None:
         self.tokens, self.stalls_at, self.fails_after = tokens, stalls_at, fails_after
-        self.asked: list[str] = []
 
-    def __call__(self, messages: list[Message], model_id: str, *, signal: Any) -> AsyncIterator[str]:
-        self.asked.append(model_id)
+    def __call__(self, signal: Any) -> AsyncIterator[str]:
         self._numbers = iter(range(len(self.tokens)))
         return self
 
@@ -60,79 +57,17 @@ class Backend:
         return self.tokens[number]
 
 
-class MyProvider:
-    def __init__(self, backend: Backend) -> None:
-        self.call_my_backend = backend
-
-    async def stream(
-        self,
-        model: Model,
-        messages: list[Message],
-        *,
-        system_prompt: str = "",
-        tools: list[ToolDefinition] | None = None,
-        options: StreamOptions | None = None,
-    ) -> MessageStream:
-        opts = options or StreamOptions()
-        ms = MessageStream()
-
-        async def _produce() -> None:
-            try:
-                partial = AssistantMessage(
-                    content=[TextContent(text="")],
-                    usage=Usage(),
-                    timestamp=time.time(),
-                    provider_id=model.provider,
-                    model_id=model.id,
-                )
-                ms.push(StreamEvent(type="start", partial=partial.model_copy(deep=True)))
-
-                async for token in self.call_my_backend(messages, model.id, signal=opts.signal):
-                    if opts.signal and opts.signal.is_set():
-                        ms.push(StreamEvent(type="error", error_message="aborted"))
-                        ms.set_result(partial.model_copy(update={"stop_reason": "aborted"}))
-                        return
-                    last = partial.content[-1]
-                    assert isinstance(last, TextContent)
-                    partial.content[-1] = TextContent(text=last.text + token)
-                    ms.push(
-                        StreamEvent(
-                            type="text_delta",
-                            delta=token,
-                            partial=partial.model_copy(deep=True),
-                        )
-                    )
-
-                ms.push(StreamEvent(type="done"))
-                ms.set_result(partial)
-
-            except Exception as exc:
-                error_msg = AssistantMessage(
-                    content=[],
-                    stop_reason="error",
-                    error_message=str(exc),
-                    usage=Usage(),
-                    timestamp=time.time(),
-                )
-                ms.push(StreamEvent(type="error", error_message=str(exc)))
-                ms.set_result(error_msg)
-
-        ms.attach_task(_produce)
-        return ms
-
-
 async def read(stream: MessageStream) -> tuple[list[StreamEvent], AssistantMessage]:
     async with stream:
         return [event async for event in stream], await stream.result()
 
 
 async def test_the_seeds_provider_streams_and_sets_its_result() -> None:
-    backend = Backend("Hel", "lo", "!")
-    stream = await MyProvider(backend).stream(MODEL, ASKED)
+    stream = await provider_on(Backend("Hel", "lo", "!")).stream(MODEL, ASKED)
     await anyio.wait_all_tasks_blocked()
-    assert backend.asked == []
+    assert asked == []
     events, message = await read(stream)
-    assert backend.asked == ["m"]
+    assert asked == [(ASKED, "m")]
     assert [(event.type, event.delta) for event in events] == [
         ("start", None),
         ("text_delta", "Hel"),
@@ -146,13 +81,13 @@ async def test_the_seeds_provider_streams_and_sets_its_result() -> None:
 
 
 async def test_the_seeds_provider_answers_generate() -> None:
-    message = await BoundModel(MyProvider(Backend("a", "b")), MODEL).generate(ASKED)
+    message = await BoundModel(provider_on(Backend("a", "b")), MODEL).generate(ASKED)
     assert message.text == "ab"
 
 
 async def test_the_seeds_provider_aborted_by_its_signal_keeps_its_text() -> None:
     signal = AbortSource()
-    stream = await MyProvider(Backend("a", "b", "c")).stream(MODEL, ASKED, options=StreamOptions(signal=signal))
+    stream = await provider_on(Backend("a", "b", "c")).stream(MODEL, ASKED, options=StreamOptions(signal=signal))
     async with stream:
         async for event in stream:
             if event.delta == "a":
@@ -162,14 +97,14 @@ async def test_the_seeds_provider_aborted_by_its_signal_keeps_its_text() -> None
 
 
 async def test_the_seeds_provider_failing_keeps_what_had_arrived() -> None:
-    stream = await MyProvider(Backend("a", "b", "c", fails_after=2)).stream(MODEL, ASKED)
+    stream = await provider_on(Backend("a", "b", "c", fails_after=2)).stream(MODEL, ASKED)
     events, message = await read(stream)
     assert events[-1].type == "error"
     assert (message.text, message.stop_reason, message.error_message) == ("ab", "error", "backend went away")
 
 
 async def test_leaving_the_seeds_provider_while_it_stalls_does_not_wait_for_it() -> None:
-    stream = await MyProvider(Backend("a", "b", stalls_at=1)).stream(MODEL, ASKED)
+    stream = await provider_on(Backend("a", "b", stalls_at=1)).stream(MODEL, ASKED)
     with anyio.fail_after(5):
         async with stream:
             async for event in stream:
@@ -179,11 +114,10 @@ async def test_leaving_the_seeds_provider_while_it_stalls_does_not_wait_for_it()
     assert (message.text, message.stop_reason) == ("a", "aborted")
 
 
-class ToolProvider(MyProvider):
+class ToolProvider:
     """The variant with a call: blocks appended to ``partial.content``, arguments parsed at the end."""
 
     def __init__(self, *, sends_partials: bool, stops_before: str = "") -> None:
-        super().__init__(Backend())
         self.sends_partials, self.stops_before = sends_partials, stops_before
 
     async def stream(self, model: Model, messages: list[Message], **_: Any) -> MessageStream:

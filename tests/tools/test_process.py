@@ -15,6 +15,7 @@ import pytest
 from cubepi_anyio.tools.process import ProcessOutput, ProcessResult, run_process
 from tests.support.agents import NoParams, assert_well_ended, bench, calling, running_tasks, tool_of
 from tests.support.backends import on_asyncio
+from tests.support.processes import is_alive
 
 pytestmark = [pytest.mark.anyio, pytest.mark.deadline(20)]
 
@@ -24,15 +25,6 @@ DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); prin
 
 def program(source: str, *arguments: str) -> list[str]:
     return [PYTHON, "-c", source, *arguments]
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process does anything: one that only waits for a parent to notice its end does not."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in ("Z", "X")
 
 
 def of_group(group: int) -> list[int]:
