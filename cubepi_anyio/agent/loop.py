@@ -40,9 +40,7 @@ async def run_loop(run: Run, prompts: Sequence[Message], steering: MessageQueue,
     while True:
         wants_more = await _bounded_turn(run, waiting)
         await hear_of_swallowed_cancellation(run.native_cancels)
-        if run.error is not None or run.limit is not None:
-            return
-        if run.requests:
+        if run.error is not None or run.limit is not None or run.requests:
             return
         said = [] if wants_more or steering or follow_ups else await _said_at_the_end(run)
         # Nothing is taken from a queue for a turn that will not be.
