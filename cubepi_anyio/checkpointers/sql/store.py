@@ -90,7 +90,7 @@ class SQLCheckpointer:
     ) -> None:
         """Close the store when its calls have ended, also when cancelled."""
         self._is_open = False
-        await run_to_end(self._close)
+        await run_to_end(self._close)  # noqa: ASYNC102 - shields itself
 
     async def _close(self) -> None:
         with anyio.CancelScope(shield=True):
@@ -146,7 +146,7 @@ class SQLCheckpointer:
             version = await self._run(claim)
         except anyio.get_cancelled_exc_class():
             if about_to_commit:
-                await run_to_end(lambda: self._undo_claim(thread_id, token))
+                await run_to_end(lambda: self._undo_claim(thread_id, token))  # noqa: ASYNC102 - shields itself
             raise
         return RunClaim(thread_id, run_id, token, version)
 
