@@ -88,23 +88,31 @@ def tool_loop(turns: int, width: int) -> Script:
     return script
 
 
-async def run_calls(library: Library, turns: int, width: int, store: Any = None) -> int:
-    """The tool loop without a listener; counts calls."""
-    ran = 0
+class Counting:
+    """A tool's body that answers at once and counts how often it was run."""
 
-    async def body(x: int) -> str:
-        nonlocal ran
-        ran += 1
+    def __init__(self) -> None:
+        self.ran = 0
+
+    async def __call__(self, x: int) -> str:
+        self.ran += 1
         return "ok"
 
-    await library.run(tool_loop(turns, width), library.tool(body), store=store)
-    assert ran == turns * width, (ran, turns, width)
-    return ran
+
+@lru_cache(maxsize=8)
+def counting_tool(library: Library) -> tuple[Any, Counting]:
+    """A tool of the library and its body. Made once, as in a program: no question here asks what making it costs."""
+    body = Counting()
+    return library.tool(body), body
 
 
-async def say_ok(x: int) -> str:
-    """A tool that answers at once."""
-    return "ok"
+async def run_calls(library: Library, turns: int, width: int, store: Any = None) -> int:
+    """The tool loop without a listener; counts calls."""
+    tool, body = counting_tool(library)
+    body.ran = 0
+    await library.run(tool_loop(turns, width), tool, store=store)
+    assert body.ran == turns * width, (body.ran, turns, width)
+    return body.ran
 
 
 def words(count: int) -> Iterable[str]:
@@ -120,7 +128,7 @@ async def run_deltas(library: Library, deltas: int) -> int:
         nonlocal heard
         heard += len(delta)
 
-    await library.run(lambda index: Answer(text=words(deltas)), library.tool(say_ok), on_delta=on_delta)
+    await library.run(lambda index: Answer(text=words(deltas)), counting_tool(library)[0], on_delta=on_delta)
     assert heard == 4 * deltas, (heard, deltas)
     return deltas
 
@@ -135,7 +143,7 @@ async def run_slow_listener(library: Library, deltas: int) -> int:
         for _ in range(3):
             await anyio.lowlevel.checkpoint()
 
-    await library.run(lambda index: Answer(text=words(deltas)), library.tool(say_ok), wait_delta=wait_delta)
+    await library.run(lambda index: Answer(text=words(deltas)), counting_tool(library)[0], wait_delta=wait_delta)
     assert heard == 4 * deltas, (heard, deltas)
     return deltas
 
@@ -159,7 +167,7 @@ async def run_arguments(library: Library, size_bytes: int) -> int:
     def script(index: int) -> Answer:
         return Answer(argument_deltas=deltas) if index == 0 else Answer(text=("done",))
 
-    await library.run(script, library.tool(say_ok), on_delta=on_delta)
+    await library.run(script, counting_tool(library)[0], on_delta=on_delta)
     assert heard >= size_bytes, (heard, size_bytes)
     return len(deltas)
 

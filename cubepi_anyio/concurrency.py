@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import anyio
-from anyio.lowlevel import checkpoint
+from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint, checkpoint_if_cancelled
+
+_T = TypeVar("_T")
 
 __all__ = (
     "DONE",
     "AbortSignal",
     "AbortSource",
     "Deferred",
+    "Driven",
     "OwnCancelCount",
     "bare_error",
     "has_native_cancellation",
     "hear_of_swallowed_cancellation",
+    "let_own_cancellation_pass",
+    "native_cancel_counter",
     "native_cancel_requests",
+    "run_in_own_task",
     "run_in_tasks",
     "run_to_end",
     "shielded",
+    "surroundings_are_cancelled",
 )
 
 
@@ -87,6 +94,46 @@ class Deferred:
         return self._begin().__await__()
 
 
+class Driven:
+    """Awaits a coroutine as ``await`` would, and tells what passes between it and the event loop.
+
+    ``before_wait`` is called whenever the coroutine is about to wait, ``on_error`` with each exception that is thrown
+    into it. Nothing else tells of either on both backends.
+    """
+
+    __slots__ = ("_before_wait", "_coroutine", "_on_error")
+
+    def __init__(
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        *,
+        before_wait: Callable[[], None] | None = None,
+        on_error: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        self._coroutine, self._before_wait, self._on_error = coroutine, before_wait, on_error
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        step: Callable[[Any], Any] = self._coroutine.send
+        value: Any = None
+        while True:
+            try:
+                trap = step(value)
+            except StopIteration as stop:
+                return stop.value
+            if self._before_wait is not None:
+                self._before_wait()
+            try:
+                value = yield trap
+                step = self._coroutine.send
+                # trio sends an outcome into the coroutine, which raises it where it waits; asyncio throws.
+                if self._on_error is not None and (sent := getattr(value, "error", None)) is not None:
+                    self._on_error(sent)
+            except BaseException as error:  # noqa: ASYNC103 - thrown on
+                if self._on_error is not None:
+                    self._on_error(error)
+                value, step = error, self._coroutine.throw
+
+
 class _Done:
     __slots__ = ()
 
@@ -117,24 +164,29 @@ def native_cancel_requests() -> int:
     count is the only trace of a cancellation that the code swallowed. asyncio is looked up among the
     loaded modules, because a trio program need not have it.
     """
+    return native_cancel_counter()()
+
+
+def native_cancel_counter() -> Callable[[], int]:
+    """``native_cancel_requests`` for the task that asks now: to find out which that is costs more than to count."""
     asyncio: Any = sys.modules.get("asyncio")
     current_task = getattr(asyncio, "current_task", None)
     if current_task is None:
-        return 0
+        return _none
     try:
         task = current_task()
     except RuntimeError:  # no asyncio loop runs in this thread: trio
-        return 0
-    return 0 if task is None else task.cancelling()
+        return _none
+    return _none if task is None else task.cancelling
+
+
+def _none() -> int:
+    return 0
 
 
 def has_native_cancellation() -> bool:
     """Whether the current task can be cancelled past all scopes and shields, as asyncio's by ``Task.cancel()``."""
-    asyncio: Any = sys.modules.get("asyncio")
-    try:
-        return asyncio is not None and asyncio.current_task() is not None
-    except RuntimeError:
-        return False
+    return native_cancel_counter() is not _none
 
 
 class OwnCancelCount:
@@ -144,14 +196,13 @@ class OwnCancelCount:
     to the scope around it, also where that is another task's, which then takes back requests it never made
     (``Task.cancelling()`` is too low). A scope that is cancelled and shielded when it is left hands on nothing. The
     cancellation ends here, in the last frame of the task; the task group it belongs to is cancelled anyhow.
-
-    Give it a ``scope`` that has to stand there anyhow, and it needs none of its own.
     """
 
-    __slots__ = ("_scope",)
+    __slots__ = ("_requests", "_scope")
 
-    def __init__(self, scope: anyio.CancelScope | None = None) -> None:
-        self._scope = scope if scope is not None else anyio.CancelScope() if has_native_cancellation() else None
+    def __init__(self) -> None:
+        self._requests = native_cancel_counter()
+        self._scope = anyio.CancelScope() if self._requests is not _none else None
 
     def __enter__(self) -> None:
         if self._scope is not None:
@@ -163,31 +214,35 @@ class OwnCancelCount:
         scope = self._scope
         if scope is None:
             return False
-        if native_cancel_requests() and anyio.current_effective_deadline() == -math.inf:
+        if self._requests() and surroundings_are_cancelled():
             scope.shield = True
             scope.cancel()
         return bool(scope.__exit__(exc_type, exc, tb))
 
 
-async def run_in_tasks(functions: Iterable[Callable[[], Awaitable[object]]], *, own_counts: bool = False) -> None:
+async def run_in_tasks(functions: Iterable[Callable[[], Awaitable[_T]]], *, counted: bool = True) -> list[_T]:
     """Run functions in tasks of their own and wait for all; the first error cancels the rest and leaves as itself.
 
-    ``own_counts`` says that the functions keep what they cancel to themselves (``OwnCancelCount``).
+    Returns what they returned, in the order in which they ended.
+
+    The tasks keep what is cancelled in them to themselves (``OwnCancelCount``), unless the current task is not
+    ``counted``: one that only scopes cancel, so that nobody asks for its count of cancellations.
 
     ``KeyboardInterrupt`` and ``SystemExit`` are carried over to the waiting task: raised by a task of its own, they
     would stop asyncio's event loop on the spot. So is a group of errors, which trio would make anew without the
     cancellations of its siblings.
     """
+    outcomes: list[_T] = []
     exits: list[BaseException] = []
     error: BaseException | None = None
 
-    async def run(function: Callable[[], Awaitable[object]]) -> None:
+    async def run(function: Callable[[], Awaitable[_T]]) -> None:
         try:
-            if own_counts:
-                await function()
-            else:
+            if counted:
                 with OwnCancelCount():
-                    await function()
+                    outcomes.append(await function())
+            else:
+                outcomes.append(await function())
         except (KeyboardInterrupt, SystemExit, ExceptionGroup) as exit_request:
             exits.append(exit_request)
             tasks.cancel_scope.cancel()
@@ -205,6 +260,7 @@ async def run_in_tasks(functions: Iterable[Callable[[], Awaitable[object]]], *, 
         raise exits[0]
     if error is not None:
         raise error
+    return outcomes
 
 
 async def run_to_end(function: Callable[[], Awaitable[object]]) -> None:
@@ -217,16 +273,57 @@ async def run_to_end(function: Callable[[], Awaitable[object]]) -> None:
         await run_in_tasks((function,))
 
 
-async def hear_of_swallowed_cancellation(requests_before: int) -> None:
-    """Raise the cancellation, if foreign code in our own task swallowed one that is meant for the task.
+async def run_in_own_task(function: Callable[[], Awaitable[_T]]) -> _T:
+    """Run ``function`` where only scopes can cancel it: where ``Task.cancel()`` is known, in a task of its own.
 
-    ``requests_before`` is ``native_cancel_requests()`` from before the foreign code. A checkpoint if there is a reason.
+    Whoever cancels the waiting task cancels its task group, a scope, so that shields hold inside however often the
+    caller is cancelled. A checkpoint; cancelled, it waits for ``function`` to end.
     """
-    if native_cancel_requests() > requests_before:
+    if not has_native_cancellation():
+        result = await function()
+        await checkpoint_if_cancelled()  # as the end of a task group would
+        return result
+    outcomes = await run_in_tasks((function,))
+    if not outcomes:  # the task was cancelled past the scopes, by what runs in it or by whoever cancels all tasks
+        await checkpoint_if_cancelled()
+        raise anyio.get_cancelled_exc_class()
+    return outcomes[0]
+
+
+async def hear_of_swallowed_cancellation() -> None:
+    """Raise the cancellation, if foreign code in a task of ours swallowed one that is meant for the task.
+
+    A checkpoint if there is a reason.
+    """
+    if native_cancel_requests():
         # A cancel scope raises its own exception here, which it knows to catch; ours would pass through it.
         await checkpoint()
-        if native_cancel_requests() > requests_before:
+        if native_cancel_requests():
             raise anyio.get_cancelled_exc_class()
+
+
+def surroundings_are_cancelled() -> bool:
+    """Whether the current task is being cancelled by a scope around it. The type of an exception does not say so."""
+    return anyio.current_effective_deadline() == -math.inf
+
+
+async def let_own_cancellation_pass() -> None:
+    """Meet the ``Task.cancel()`` that foreign code aimed at the task it ran in, a task of ours, and take it back.
+
+    The code has ended, perhaps before its cancellation hit. Nothing happens where a scope is cancelled: then the
+    requests are the scope's.
+    """
+    if not native_cancel_requests() or surroundings_are_cancelled():
+        return
+    try:
+        await cancel_shielded_checkpoint()
+    except anyio.get_cancelled_exc_class():  # noqa: ASYNC103 - the scopes say whose it is
+        if surroundings_are_cancelled():
+            raise
+    asyncio: Any = sys.modules["asyncio"]
+    task = asyncio.current_task()
+    while task.uncancel():
+        pass
 
 
 def bare_error(group: BaseExceptionGroup[Any]) -> BaseException:

@@ -15,9 +15,19 @@ from typing import Any
 
 import anyio
 import trio
+from anyio.lowlevel import checkpoint
 from trio.testing import MockClock
 
-from cubepi_anyio import Agent, FauxProvider, FauxResponse, RunLimits, faux_assistant_message, faux_tool_call, tool
+from cubepi_anyio import (
+    Agent,
+    AgentEvent,
+    FauxProvider,
+    FauxResponse,
+    RunLimits,
+    faux_assistant_message,
+    faux_tool_call,
+    tool,
+)
 from cubepi_anyio.cli.timeline import Bar, Timeline, TimelineRecorder
 
 PICTURES = Path(__file__).resolve().parent / "pictures"
@@ -162,11 +172,17 @@ def descendants(task: Any) -> list[Any]:
 
 
 async def while_streaming() -> Node:
-    """What there is while the model answers."""
+    """What there is while the model answers an agent that somebody listens to with an async function."""
     provider = FauxProvider()
     provider.set_responses([FauxResponse("Let me see.", stall_after_deltas=1)])
     agent = Agent(model=provider.model("m"), limits=RunLimits(run_timeout=60, turn_timeout=20))
+    agent.subscribe(pass_on)
     return await snapshot(agent, provider.wait_stalled, lambda task: [Node("task", "the producer of the stream")])
+
+
+async def pass_on(event: AgentEvent) -> None:
+    """What a listener does that has to be waited for."""
+    await checkpoint()
 
 
 async def while_tools_run() -> Node:
@@ -275,7 +291,9 @@ def drawn() -> dict[str, str]:
     """Every picture by the name of its file."""
     streaming, calls = on_a_jumping_clock(while_streaming), on_a_jumping_clock(while_tools_run)
     return {
-        "tree.svg": draw_trees([("While the model answers:", streaming), ("While three calls run:", calls)]),
+        "tree.svg": draw_trees(
+            [("While the model answers and an async function listens:", streaming), ("While three calls run:", calls)]
+        ),
         "aborted-batch.svg": draw_timeline(on_a_jumping_clock(aborted_batch)),
     }
 

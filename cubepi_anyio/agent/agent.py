@@ -190,7 +190,7 @@ class Agent:
         def begin() -> Run:
             return self._begin("stream()", run_id)
 
-        return RunStream(begin, lambda run: self._go(run, messages), self._listeners)
+        return RunStream(begin, lambda run: self._go(run, messages, in_own_task=True), self._listeners)
 
     def _begin(self, what: str, run_id: str | None) -> Run:
         self._refuse_busy(what)
@@ -223,19 +223,20 @@ class Agent:
             follow_up_mode=self.follow_up_mode,
         )
 
-    async def _go(self, run: Run, prompts: list[Message]) -> RunResult:
+    def _go(self, run: Run, prompts: list[Message], *, in_own_task: bool = False) -> Awaitable[RunResult]:
         async def work() -> None:
             if self.state.thread is not None:
                 self.state.thread.refuse_waiting("prompt()")
             await run_loop(run, prompts, self._steering, self._follow_ups)
 
-        return await self._execute(run, work)
+        return self._execute(run, work, in_own_task=in_own_task)
 
-    async def _execute(self, run: Run, work: Callable[[], Awaitable[None]]) -> RunResult:
+    async def _execute(self, run: Run, work: Callable[[], Awaitable[None]], *, in_own_task: bool = False) -> RunResult:
         """Do the work of a run, on its stored thread if there is one, and be idle afterwards."""
         thread = self.state.thread
+        on_thread = work if thread is None else partial(_on_thread, run, thread, work)
         try:
-            return await execute(run, work if thread is None else partial(_on_thread, run, thread, work))
+            return await execute(run, on_thread, in_own_task=in_own_task)
         finally:
             self.state.run = None
             self.state.last_outcome, self.state.error = run.outcome, run.error

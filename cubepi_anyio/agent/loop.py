@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import anyio
 from anyio.lowlevel import checkpoint
 
-from ..concurrency import hear_of_swallowed_cancellation
+from ..concurrency import hear_of_swallowed_cancellation, run_in_own_task
 from ..errors import EmptyPrompt
 from ..events.agent import AgentEvent, RunOutcome
 from ..providers.base import StreamingModel, StreamOptions
@@ -38,8 +39,9 @@ async def run_loop(run: Run, prompts: Sequence[Message], steering: MessageQueue,
     # What was left in the queue by an earlier run was said before these prompts, and is heard before them.
     waiting = [*steering.take("all"), *prompts]
     while True:
-        wants_more = await _bounded_turn(run, waiting)
-        await hear_of_swallowed_cancellation(run.native_cancels)
+        seconds = config.limits.turn_timeout
+        wants_more = await (run_turn(run, waiting) if seconds is None else _bounded_turn(run, waiting, seconds))
+        await hear_of_swallowed_cancellation()
         if run.error is not None or run.limit is not None or run.requests:
             return
         said = [] if wants_more or steering or follow_ups else await _said_at_the_end(run)
@@ -67,10 +69,7 @@ def _is_spent(run: Run) -> bool:
     return run.limit is not None
 
 
-async def _bounded_turn(run: Run, waiting: list[Message]) -> bool:
-    seconds = run.config.limits.turn_timeout
-    if seconds is None:
-        return await run_turn(run, waiting)
+async def _bounded_turn(run: Run, waiting: list[Message], seconds: float) -> bool:
     with anyio.move_on_after(seconds) as scope:
         run.deadlines["turn_timeout"] = scope, seconds
         return await run_turn(run, waiting)
@@ -78,12 +77,17 @@ async def _bounded_turn(run: Run, waiting: list[Message]) -> bool:
     return False
 
 
-async def execute(run: Run, work: Callable[[], Awaitable[None]]) -> RunResult:
+def execute(run: Run, work: Callable[[], Awaitable[None]], *, in_own_task: bool = False) -> Awaitable[RunResult]:
     """Do the work of a run in its scope, settle whatever the end was, and say what it came to.
 
     A cancellation from outside and an error that is no tool's and not the model's leave as themselves, after
-    settling. An abort and a limit are results.
+    settling. An abort and a limit are results. The run has a task of its own where ``Task.cancel()`` could break the
+    shields of tools and providers; ``in_own_task`` says that the current task is that already.
     """
+    return _execute(run, work) if in_own_task else run_in_own_task(partial(_execute, run, work))
+
+
+async def _execute(run: Run, work: Callable[[], Awaitable[None]]) -> RunResult:
     seconds = run.config.limits.run_timeout
     if seconds is not None:
         run.scope.deadline = anyio.current_time() + seconds
@@ -91,8 +95,8 @@ async def execute(run: Run, work: Callable[[], Awaitable[None]]) -> RunResult:
     try:
         with run.scope:
             run.start_agent()
-            if run.native_cancels:
-                # A request that came before the run is not told from an old one by counting; here it arrives.
+            if run.cancelled_before:
+                # If it has not hit yet, it does here, before anything is said to the model.
                 await checkpoint()
             await run.outbox.flush()
             await work()

@@ -90,6 +90,10 @@ class ListenerList:
         self.has_async = any(subscription.is_async for subscription in subscriptions)
 
 
+_NO_EVENTS: deque[AgentEvent] = deque()
+"""What an outbox has before it has anything: most of them never do, and a deque is large. Never appended to."""
+
+
 class Outbox:
     """The outbox of one run.
 
@@ -98,15 +102,29 @@ class Outbox:
     then, one event at a time to one listener after the other, and whoever calls it waits until all is through.
     """
 
+    __slots__ = (
+        "_awaiting",
+        "_events",
+        "_held",
+        "_is_broken",
+        "_listeners",
+        "_lock",
+        "_signal",
+        "_store",
+        "_to_hear",
+        "_unstored",
+        "waiting",
+    )
+
     def __init__(self, listeners: ListenerList, signal: AbortSignal, store: MessageStore | None = None) -> None:
         self._listeners = listeners
         self._signal = signal
         self._store = store
         self._unstored: list[Message] = []
-        self._events: deque[AgentEvent] = deque()
+        self._events: deque[AgentEvent] = _NO_EVENTS
         self._to_hear: Iterator[_Subscription] | None = None
         """Who has not been told of the first event yet, once telling it has begun."""
-        self._awaiting: deque[Awaitable[Any]] = deque()
+        self._awaiting: list[Awaitable[Any]] = []
         self._lock: anyio.Lock | None = None
         self._held = False
         self._is_broken = False
@@ -126,7 +144,7 @@ class Outbox:
 
     def say(self, *events: AgentEvent) -> None:
         """Announce events, at once if that needs no waiting. Raises what a listener raises; the rest stays here."""
-        self._events.extend(events)
+        self._queue(events)
         if self.is_slow:
             self.waiting = True
         else:
@@ -134,8 +152,8 @@ class Outbox:
 
     def say_one(self, event: AgentEvent) -> None:
         """``say`` for what comes with every delta: an event that can be handed on at once is never queued."""
-        if self.is_slow:
-            self._events.append(event)
+        if self._is_broken or self._held or self.waiting or self._store is not None or self._listeners.has_async:
+            self._queue((event,))
             self.waiting = True
             return
         to_hear = iter(self._listeners.subscriptions)
@@ -145,10 +163,15 @@ class Outbox:
                 if outcome is not None:
                     self._await_later(outcome, subscription)
         except (Exception, KeyboardInterrupt, SystemExit):
-            self._events.append(event)
+            self._queue((event,))
             self._to_hear = to_hear
             self.waiting = self._is_broken = True
             raise
+
+    def _queue(self, events: Sequence[AgentEvent]) -> None:
+        if self._events is _NO_EVENTS:
+            self._events = deque()
+        self._events.extend(events)
 
     def _announce_now(self) -> None:
         """Hand events on to plain functions, until one gives something to await, which is left to ``flush``."""
@@ -205,7 +228,7 @@ class Outbox:
     async def _flush(self) -> None:
         while self._awaiting or self._events or self._unstored:
             while self._awaiting:
-                await self._awaiting.popleft()
+                await self._awaiting.pop(0)
             await self._store_all()
             if self._events:
                 await self._announce()
@@ -250,7 +273,7 @@ class Outbox:
         self._unstored.clear()
         while self._awaiting or self._events:
             while self._awaiting:
-                _leave(self._awaiting.popleft())
+                _leave(self._awaiting.pop(0))
             if self._events:
                 self._tell_plain_listeners()
         self.waiting = False

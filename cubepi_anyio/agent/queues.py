@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from itertools import count
 
 from ..types.messages import Message
@@ -17,7 +16,7 @@ class MessageQueue:
     """Messages in the order they were accepted; each can be taken back by its id until it is taken."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[str, Message]] = deque()
+        self._waiting: list[tuple[str, Message]] = []
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -44,7 +43,7 @@ class MessageQueue:
     def take(self, mode: QueueMode) -> list[Message]:
         """Take the next message, or all of them."""
         if mode == "one-at-a-time":
-            return [self._waiting.popleft()[1]] if self._waiting else []
+            return [self._waiting.pop(0)[1]] if self._waiting else []
         taken = self.messages
         self._waiting.clear()
         return taken

@@ -16,7 +16,7 @@ from anyio import CancelScope, current_time
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from ..concurrency import DONE, AbortSource, Deferred, OwnCancelCount, native_cancel_requests
+from ..concurrency import DONE, AbortSource, Deferred, native_cancel_requests
 from ..events.agent import (
     AgentEndEvent,
     AgentEvent,
@@ -36,6 +36,7 @@ from ..hooks.middleware import AgentContext
 from ..stream.message_stream import MessageStream
 from ..tools.call import CallSlot
 from ..tools.outcome import CallOutcome
+from ..types.built import changed
 from ..types.content import ToolCall
 from ..types.json import JsonObject
 from ..types.messages import AssistantMessage, Message, ToolResultMessage, UserMessage
@@ -58,6 +59,48 @@ RunPhase = Literal["idle", "loading", "waiting", "streaming", "tools", "between_
 
 class Run:
     """One run of an agent, from its first event to its last."""
+
+    __slots__ = (
+        "_agent_open",
+        "_answer_open",
+        "_answer_started",
+        "_answered",
+        "_calls_open",
+        "_id_prefix",
+        "_ids",
+        "_listeners",
+        "_results",
+        "_suspended",
+        "_turn_open",
+        "_watchdog",
+        "abort_reason",
+        "aborted",
+        "answer",
+        "cancelled_before",
+        "config",
+        "deadlines",
+        "error",
+        "extra",
+        "fatal",
+        "id",
+        "last_text",
+        "limit",
+        "messages",
+        "new_messages",
+        "on_settled",
+        "outbox",
+        "outcome",
+        "phase",
+        "pump",
+        "requests",
+        "scope",
+        "signal",
+        "slots",
+        "stream",
+        "tool_calls",
+        "turn",
+        "usage",
+    )
 
     def __init__(
         self,
@@ -102,7 +145,9 @@ class Run:
         self.last_text: str = ""
         self.on_settled: Callable[[RunOutcome], Awaitable[None]] | None = None
         """Called when everything is stored and announced, or given up: gives the thread back."""
-        self.native_cancels: int = native_cancel_requests()
+
+        self.cancelled_before: bool = native_cancel_requests() > 0
+        """Whether the task that begins the run has been cancelled by ``Task.cancel()``, perhaps long ago."""
 
         self.stream: MessageStream | None = None
         self.slots: list[CallSlot] = []
@@ -134,7 +179,7 @@ class Run:
             # A tool that shields itself does not notice the cancellation, but its time runs from now on.
             if slot.goes_on and slot.cancelled_at is None:
                 slot.cancelled_at = current_time()
-                self.call_cancelled(slot)
+                self.call_cancelled(slot, alone=True)
 
     def fail(self, error: BaseException) -> None:
         """End the run because of an error that cannot be raised where it was noticed."""
@@ -232,13 +277,12 @@ class Run:
 
     def _stamp(self, message: _AnyMessage, **more: object) -> _AnyMessage:
         """The message as it enters the transcript: with an id, a time and the run it belongs to."""
-        return message.model_copy(
-            update={
-                **more,
-                "id": message.id or self._new_id(),
-                "timestamp": message.timestamp if message.timestamp is not None else time.time(),
-                "run_id": self.id,
-            }
+        return changed(
+            message,
+            **more,
+            id=message.id or self._new_id(),
+            timestamp=message.timestamp if message.timestamp is not None else time.time(),
+            run_id=self.id,
         )
 
     def _add(self, message: Message) -> None:
@@ -270,6 +314,11 @@ class Run:
             self._start_answer(event.partial)
         if event.type != "start":
             self.outbox.say_one(MessageUpdateEvent(event))
+
+    @property
+    def hears_at_once(self) -> bool:
+        """Whether handing on what is said of the answer takes no waiting."""
+        return not self._listeners.subscriptions or not self.outbox.is_slow
 
     def _start_answer(self, message: AssistantMessage | None) -> None:
         self._answer_started = True
@@ -315,9 +364,10 @@ class Run:
         self._answered = 0
         return self.slots
 
-    async def call_started(self, slot: CallSlot) -> None:
-        """Say ``tool_execution_start``."""
-        self._announce_call(slot)
+    async def calls_started(self, slots: Sequence[CallSlot]) -> None:
+        """Say ``tool_execution_start`` of each."""
+        for slot in slots:
+            self._announce_call(slot)
         if self.outbox.waiting:
             await self.outbox.flush()
 
@@ -340,18 +390,22 @@ class Run:
         if not self.outbox.waiting:
             return DONE
         if self.pump is not None:
-            self.pump.start_soon(self._flush_for_tool)
-        return Deferred(self._flush_for_tool)
+            self.pump.start_soon(self.hand_on)
+        return Deferred(self.hand_on)
 
-    async def _flush_for_tool(self) -> None:
+    async def hand_on(self) -> None:
+        """Hand on what is waiting, where a listener's error is not to be raised: it ends the run. A checkpoint."""
         try:
             await self.outbox.flush()
         except (Exception, KeyboardInterrupt, SystemExit) as error:
             self.fail(error)
             await checkpoint_if_cancelled()
 
-    def call_cancelled(self, slot: CallSlot) -> None:
+    def call_cancelled(self, slot: CallSlot, *, alone: bool) -> None:
         """Watch over the calls that are being cancelled: what is not over in time is named in a warning."""
+        if not alone:
+            # By what is around the run: the others need not find out for themselves.
+            self._set_signals("the run was cancelled")
         if self._watchdog is None:
             self._watchdog = Watchdog(self.id, self.config.limits.settle_timeout)
         self._watchdog.watch(slot)
@@ -378,8 +432,7 @@ class Run:
         """Store the result, then say ``tool_execution_end``."""
         self._close_call(slot)
         if self.outbox.waiting:
-            with OwnCancelCount():  # the store has scopes of its own, and this is the end of the call's task
-                await self.outbox.flush()
+            await self.outbox.flush()
 
     def _close_call(self, slot: CallSlot) -> None:
         outcome = slot.outcome

@@ -7,11 +7,9 @@ to async listeners has ``settle_timeout`` seconds.
 from __future__ import annotations
 
 import logging
-from functools import partial
 
 import anyio
 
-from ..concurrency import run_to_end
 from ..events.agent import RunOutcome
 from .run import Run
 
@@ -35,7 +33,8 @@ async def settle(run: Run, outcome: RunOutcome) -> None:
     run.finish_turn()
     run.finish_agent(outcome)
     if not run.outbox.drain_now() or run.on_settled is not None:
-        await run_to_end(partial(_drain, run))
+        with anyio.CancelScope(shield=True):
+            await _drain(run)
     run.phase = "idle"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 
 import anyio
 
@@ -95,10 +95,10 @@ async def run_calls(run: Run, slots: list[CallSlot], answer: AssistantMessage, *
         settle_timeout=config.limits.settle_timeout,
     )
     if _is_sequential(run, slots):
-        await _with_pump(run, lambda: run_sequential(slots, plan))
+        batch = run_sequential(slots, plan)
     else:
-        bound = config.limits.max_parallel_tools
-        await _with_pump(run, lambda: run_parallel(slots, plan, max_parallel=bound))
+        batch = run_parallel(slots, plan, max_parallel=config.limits.max_parallel_tools)
+    await (_with_pump(run, batch) if run.outbox.is_slow else batch)
     run.phase = "between_turns"
 
 
@@ -113,15 +113,12 @@ def _is_sequential(run: Run, slots: list[CallSlot]) -> bool:
     return False
 
 
-async def _with_pump(run: Run, batch: Callable[[], Awaitable[None]]) -> None:
-    """Run a batch; where handing events on takes waiting, beside it a group for those from code that does not wait."""
-    if not run.outbox.is_slow:
-        await batch()
-        return
+async def _with_pump(run: Run, batch: Awaitable[None]) -> None:
+    """Run a batch, and beside it a group that hands on events from code that does not wait for it."""
     try:
         async with anyio.create_task_group() as tasks:
             run.pump = tasks
-            await batch()
+            await batch
     except BaseExceptionGroup as group:
         error = bare_error(group)
     else:

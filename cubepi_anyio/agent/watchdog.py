@@ -25,41 +25,30 @@ class Watchdog:
     def __init__(self, run_id: str, seconds: float) -> None:
         self._run_id, self._seconds = run_id, seconds
         self._watched: deque[tuple[float, CallSlot]] = deque()
-        self._lock = threading.Lock()
+        """When each is due, and the call; in that order, because all have the same time."""
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
     def watch(self, slot: CallSlot) -> None:
         """A cancellation has reached this call."""
-        with self._lock:
-            self._watched.append((time.monotonic() + self._seconds, slot))
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="cubepi_anyio watchdog", daemon=True)
-                self._thread.start()
+        self._watched.append((time.monotonic() + self._seconds, slot))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="cubepi_anyio watchdog", daemon=True)
+            self._thread.start()
 
     def stop(self) -> None:
         """Nothing of the run goes on any more. Waits for the thread to end."""
         self._stopped.set()
-        thread = self._thread
-        if thread is not None:
-            thread.join()
+        if self._thread is not None:
+            self._thread.join()
 
     def _run(self) -> None:
-        while (first := self._next()) is not None:
-            due_at, slot = first
-            if self._stopped.wait(max(due_at - time.monotonic(), 0)):
-                return
-            if slot.outcome is None:
-                self._name(slot)
-
-    def _next(self) -> tuple[float, CallSlot] | None:
-        with self._lock:
-            while self._watched:
-                first = self._watched.popleft()
-                if first[1].outcome is None:
-                    return first
-            self._thread = None
-            return None
+        # What is not there yet is not due sooner than a whole time from now.
+        while not self._stopped.wait(self._watched[0][0] - time.monotonic() if self._watched else self._seconds):
+            while self._watched and self._watched[0][0] <= time.monotonic():
+                _, slot = self._watched.popleft()
+                if slot.outcome is None:
+                    self._name(slot)
 
     def _name(self, slot: CallSlot) -> None:
         _log.warning(

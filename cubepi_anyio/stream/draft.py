@@ -131,8 +131,14 @@ class DraftWriter:
 
     def block(self, block: AssistantContent) -> int:
         """Add a whole block at once and return its index: redacted thinking, an image, a vendor's own block."""
-        index = self.open(block)
-        self.close(index)
+        if not self.started:
+            self.start()
+        index = self._count
+        self._count += 1
+        self._last, self._last_kind = index, None
+        kind = type(block)
+        self._emit(StreamEvent(_START[kind], index, block=block))
+        self._emit(StreamEvent(_END[kind], index))
         return index
 
     def text(self, delta: str, *, vendor: JsonObject | None = None) -> None:
@@ -220,7 +226,8 @@ class MessageDraft:
     async def tool_call(self, id: str, name: str, arguments: JsonObject | None = None) -> int:
         """Begin a call; with ``arguments`` it is complete, else go on with ``arguments()`` and ``end_block()``."""
         index = self.writer.tool_call(id, name, arguments)
-        await self._stream.wait_writable()
+        if not self._stream.is_writable:
+            await self._stream.wait_writable()
         return index
 
     async def arguments(self, index: int, delta: str) -> None:

@@ -13,22 +13,23 @@ import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Protocol, Self, cast
 
 import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint, checkpoint_if_cancelled
 
-from ..concurrency import OwnCancelCount, bare_error
+from ..concurrency import Driven, OwnCancelCount, bare_error, let_own_cancellation_pass, surroundings_are_cancelled
 from ..errors import IncompleteStream, StreamMisuse
 from ..events.stream import StreamEvent
+from ..types.built import changed
 from ..types.content import ToolCall
 from ..types.messages import AssistantMessage
 from ..types.usage import Usage
 from .builder import MessageBuilder, is_sendable
 from .produce import call_with, describe
 
-__all__ = ("MessageStream", "Produce")
+__all__ = ("LINGER_SECONDS", "EventReader", "MessageStream", "Produce")
 
 Produce = Callable[["MessageStream"], Awaitable[object]] | Callable[[], Awaitable[object]]
 """The producer of a stream: an async function, called with the stream if it takes a parameter."""
@@ -36,11 +37,27 @@ Produce = Callable[["MessageStream"], Awaitable[object]] | Callable[[], Awaitabl
 _BUFFERED_EVENTS = 64
 """How far ``send`` lets a producer run ahead, and how many buffered events are read between two checkpoints."""
 
-_LINGER_SECONDS = 0.05
+LINGER_SECONDS = 0.05
 """How long a producer that has said its last word may take to put its connection away."""
 
 _RESULT_SECONDS = 1.0
 """How long ``result`` waits, after ``done``, for a provider that builds messages itself to set its own."""
+
+
+class EventReader(Protocol):
+    """Who hears of events where the producer runs in place, in the reader's own task."""
+
+    def hear(self, event: StreamEvent) -> None:
+        """Take one event. Must not raise: it is called from the producer's code."""
+        ...
+
+    def before_wait(self) -> None:
+        """The producer is about to wait for something."""
+        ...
+
+    async def pause(self) -> None:
+        """Called by ``send`` every 64 events; a checkpoint."""
+        ...
 
 
 class _Given:
@@ -80,12 +97,14 @@ class MessageStream:
 
     def __init__(self, produce: Produce | None = None) -> None:
         self._produce: Produce | None = None
-        self._builder = MessageBuilder()
+        self._builder: MessageBuilder | None = None
         self._given: AssistantMessage | None = None
         self._gives_messages = False
         self._open_blocks: frozenset[int] = frozenset()
         self._buffer: deque[StreamEvent] = deque()
         self._burst = 0
+        """How many events were taken since the last checkpoint."""
+        self._reader: EventReader | None = None
         self._waiting = False
         self._readable: anyio.Event | None = None
         self._writable: anyio.Event | None = None
@@ -127,13 +146,23 @@ class MessageStream:
         if event.given is not None:
             self._keep_given(event, event.given)
         else:
-            if self._given is not None:
+            builder = self._builder
+            if builder is None or self._given is not None:
                 # The provider's own message is authoritative, so later deltas go on from it.
-                self._builder, self._given = MessageBuilder(self._given, open_blocks=self._open_blocks), None
-            self._builder.apply(event)
+                self._builder = builder = MessageBuilder(self._given, open_blocks=self._open_blocks)
+                self._given = None
+            builder.apply(event)
         if event.type == "done" or event.type == "error":
             self._terminal = event
             self._deaf = True
+        reader = self._reader
+        if reader is not None:
+            self._last, self._ended = event, self._deaf
+            self._burst += 1
+            reader.hear(event)
+            if not self._burst % _BUFFERED_EVENTS and surroundings_are_cancelled():
+                self._deaf = True  # a producer that only pushes meets no checkpoint, and goes on for nobody
+            return
         self._buffer.append(event)
         if self._readable is not None:
             self._readable.set()
@@ -141,7 +170,7 @@ class MessageStream:
 
     def _keep_given(self, event: StreamEvent, given: AssistantMessage) -> None:
         if self._given is None:
-            self._open_blocks = self._builder.open_blocks()
+            self._open_blocks = self._builder.open_blocks() if self._builder is not None else frozenset()
         self._given = given
         _, _, step = event.type.partition("_")
         if step:
@@ -158,14 +187,15 @@ class MessageStream:
         A checkpoint whenever the buffer is full, which it is at least every 64 events, and always when nobody will
         read the event: after a terminal event, and when the consumer has left.
         """
-        if self._deaf or len(self._buffer) >= _BUFFERED_EVENTS:
+        if not self.is_writable:
             await self.wait_writable()
         self.push(event)
 
     @property
     def is_writable(self) -> bool:
         """Whether the consumer is less than 64 events behind and still reads."""
-        return len(self._buffer) < _BUFFERED_EVENTS and not self._deaf
+        behind = len(self._buffer) if self._reader is None else self._burst
+        return behind < _BUFFERED_EVENTS and not self._deaf
 
     async def wait_writable(self) -> None:
         """Return when the consumer has read enough for more to be sent, or will read no more.
@@ -174,6 +204,11 @@ class MessageStream:
         """
         if self._deaf:
             await checkpoint()
+            return
+        if self._reader is not None:
+            if self._burst >= _BUFFERED_EVENTS:
+                self._burst = 0
+                await self._reader.pause()
             return
         while len(self._buffer) >= _BUFFERED_EVENTS and not self._deaf:
             if self._writable is None:
@@ -205,6 +240,42 @@ class MessageStream:
     def is_readable(self) -> bool:
         """Whether the next event is there already."""
         return bool(self._buffer)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the terminal event has been read."""
+        return self._ended
+
+    @property
+    def has_producer(self) -> bool:
+        """Whether the stream runs its own producer, and has not begun to."""
+        return self._produce is not None and not self._entered
+
+    async def run_in_place(self, reader: EventReader) -> None:
+        """Run the producer in the current task, instead of entering the stream and iterating over it.
+
+        Each event goes to ``reader`` at the moment it is pushed; none is buffered. Returns when the producer has ended;
+        ``result_nowait`` gives the message then. For readers that wait for nobody, in a task that only scopes cancel.
+        It waits where the producer does; a cancellation is raised at its end at the latest, and the producer has gone.
+        """
+        produce = self._produce
+        if produce is None or self._entered:
+            raise StreamMisuse("a stream runs in place once, and only with a producer of its own")
+        self._entered = True
+        while self._buffer:
+            reader.hear(self._take())
+        self._reader = reader
+        try:
+            await Driven(self._produce_to_the_end(produce), before_wait=reader.before_wait)
+            await let_own_cancellation_pass()
+            await checkpoint_if_cancelled()
+        finally:
+            self._closed = self._deaf = True
+            self._reader = None  # it knows the stream, and the two would wait for the garbage collector
+
+    def ignore_rest(self) -> None:
+        """Drop what is pushed from now on."""
+        self._deaf = True
 
     @property
     def error(self) -> Exception | None:
@@ -247,7 +318,7 @@ class MessageStream:
             return
         if self._ended and exc is None:
             if not self._producer_ended:
-                group.cancel_scope.deadline = anyio.current_time() + _LINGER_SECONDS
+                group.cancel_scope.deadline = anyio.current_time() + LINGER_SECONDS
         else:
             group.cancel_scope.cancel()
         foreign: BaseException | None = None
@@ -390,11 +461,11 @@ class MessageStream:
             message = self.broken_message()
             closed = self._failure(terminal)
         else:
-            message = self._given if self._given is not None else self._builder.finished()
+            message = self._given if self._given is not None else (self._builder or MessageBuilder()).finished()
             closed = {"stop_reason": terminal.stop_reason or _stop_reason_of(message)}
         if terminal.usage is not None:
             closed["usage"] = terminal.usage
-        return message.model_copy(update=closed)
+        return changed(message, **closed)
 
     def _failure(self, terminal: StreamEvent) -> dict[str, Any]:
         """What a message says of the ``error`` event that ended it."""

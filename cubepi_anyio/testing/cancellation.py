@@ -156,6 +156,8 @@ async def _run_and_end(make: MakeScenario, options: _Options, position: int) -> 
     async with _as_it_is(made) if isinstance(made, Scenario) else made as scenario:
         run = _SweptRun(scenario, options, position)
         await run.drive()
+        if isinstance(run.ended.arrived, KeyboardInterrupt):
+            raise run.ended.arrived  # it is meant for the sweep
         await run.look_at_what_is_left()
         return run.ended, run.heard_count if options.at == "event" else run.watch.count
 

@@ -80,8 +80,8 @@ def returns_in_time(ended: EndedRun) -> Sequence[str]:
     """The run ends within the bound, and an abort is a result."""
     if not ended.in_time:
         return [f"the run had not ended after {ended.seconds:.1f} s"]
-    if ended.error is not None and ended.ending == "abort":
-        return [f"{ended.error!r} left an aborted run"]
+    if ended.error is not None and (ended.ending == "abort" or not ended.was_ended):
+        return [f"{ended.error!r} left {'an aborted run' if ended.was_ended else 'a run that nobody had ended'}"]
     if ended.result is None or (ended.was_ended and ended.ending != "abort"):
         return []
     wanted = "aborted" if ended.was_ended else ended.scenario.outcome
@@ -94,9 +94,8 @@ def _completed_by_itself(ended: EndedRun) -> bool:
     """Whether the run was over, or had done its last waiting, when it was ended, so that it came to its own end."""
     if ended.ending == "abort" and (ended.was_over or ended.phase == "idle"):
         return _outcome(ended.result) == ended.scenario.outcome
-    hops = (
-        2 if ended.ending in ("asyncio_timeout", "asyncio_sibling") else 1
-    )  # asyncio passes their word on in a callback
+    # asyncio passes the word of a timeout or sibling on in a callback; trio's sibling has to wake up to fail.
+    hops = 2 if ended.ending in ("asyncio_timeout", "asyncio_sibling", "trio_sibling") else 1
     return ended.steps_after <= hops and _outcome(ended.result) in (ended.scenario.outcome, None)
 
 

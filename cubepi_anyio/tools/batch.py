@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from ..concurrency import has_native_cancellation, run_in_tasks
+from ..concurrency import run_in_tasks
 from .call import BatchPlan, CallSlot, run_call
 
 __all__ = ("run_parallel", "run_sequential")
@@ -18,35 +18,25 @@ async def run_parallel(slots: Sequence[CallSlot], plan: BatchPlan, *, max_parall
     outcome, running ones are cancelled and waited for, waiting ones never begin. An error that is not a tool's (a
     hook's, a listener's, a store's) cancels the rest of the batch and leaves as itself.
     """
-    for slot in slots:
-        await plan.reporter.call_started(slot)
+    await plan.reporter.calls_started(slots)
     if len(slots) == 1:
-        await _run_alone(slots[0], plan)
+        await run_call(slots[0], plan)
     elif max_parallel is None or max_parallel >= len(slots):
-        await run_in_tasks((partial(run_call, slot, plan) for slot in slots), own_counts=True)
+        await run_in_tasks((partial(run_call, slot, plan) for slot in slots), counted=False)
     else:
         waiting = iter(slots)
-        await run_in_tasks((partial(_work_off, waiting, plan) for _ in range(max_parallel)), own_counts=True)
+        await run_in_tasks((partial(_work_off, waiting, plan) for _ in range(max_parallel)), counted=False)
 
 
 async def _work_off(waiting: Iterator[CallSlot], plan: BatchPlan) -> None:
     """Run calls until none waits. A fixed number of workers is the bound: a waiting call has no task to cancel."""
     for slot in waiting:
-        if not await run_call(slot, plan):
-            return
-
-
-async def _run_alone(slot: CallSlot, plan: BatchPlan) -> None:
-    """Run one call: in a task of its own where a ``Task.cancel()`` meant for the run could break a tool's shield."""
-    if has_native_cancellation():
-        await run_in_tasks((partial(run_call, slot, plan),), own_counts=True)
-    else:
         await run_call(slot, plan)
 
 
 async def run_sequential(slots: Sequence[CallSlot], plan: BatchPlan) -> None:
     """Run the calls one after the other, in their order, each with all its events."""
     for slot in slots:
-        await plan.reporter.call_started(slot)
-        await _run_alone(slot, plan)
+        await plan.reporter.calls_started((slot,))
+        await run_call(slot, plan)
         await plan.reporter.call_answered(slot)

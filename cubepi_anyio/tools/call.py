@@ -13,15 +13,17 @@ from typing import Any, Protocol
 
 import anyio
 from anyio import CancelScope, NoEventLoopError, from_thread
-from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint_if_cancelled, current_token
+from anyio.lowlevel import checkpoint_if_cancelled, current_token
 
 from ..concurrency import (
     DONE,
     AbortSignal,
     AbortSource,
-    OwnCancelCount,
+    Driven,
+    let_own_cancellation_pass,
     native_cancel_requests,
     run_in_tasks,
+    surroundings_are_cancelled,
 )
 from ..types.content import TextContent, ToolCall
 from ..types.messages import Message, ToolResultMessage
@@ -31,7 +33,6 @@ from .outcome import CallEnding, CallOutcome
 from .suspend import SuspendCall
 from .threads import THREAD_NOTICE_SECONDS, ThreadCall
 from .validation import ArgumentsInvalid
-from .watch import Watched
 
 _log = logging.getLogger(__name__)
 
@@ -104,16 +105,16 @@ class CallSlot:
 class BatchReporter(Protocol):
     """Whom a batch tells how its calls go."""
 
-    async def call_started(self, slot: CallSlot) -> None:
-        """The call is about to run."""
+    async def calls_started(self, slots: Sequence[CallSlot]) -> None:
+        """These calls are about to run, in this order."""
         ...
 
     def call_updated(self, slot: CallSlot, partial_result: object) -> Awaitable[None]:
         """The running call reports progress. Works without being awaited."""
         ...
 
-    def call_cancelled(self, slot: CallSlot) -> None:
-        """A cancellation has reached the running tool."""
+    def call_cancelled(self, slot: CallSlot, *, alone: bool) -> None:
+        """A cancellation has reached the running tool; of this call ``alone``, or of all of them."""
         ...
 
     def call_interrupted(self, slot: CallSlot) -> None:
@@ -145,75 +146,50 @@ class BatchPlan:
     """Seconds a cancelled tool may take to clean up before it is said to ignore its cancellation."""
 
 
-async def run_call(slot: CallSlot, plan: BatchPlan) -> bool:
+async def run_call(slot: CallSlot, plan: BatchPlan) -> None:
     """Bring one call to its end and report it; whatever the tool raises becomes the outcome in ``slot``.
 
-    False if the surroundings were cancelled: an outcome that was reached stays in ``slot``, and the cancellation has
-    ended here, with the task, or goes on as an exception where the call runs in its caller's task.
-    Leaves by exception else only for what is not the tool's: an error of a hook or of the reporter,
-    ``KeyboardInterrupt`` and ``SystemExit``.
+    Raises the cancellation if the surroundings are cancelled; an outcome that was reached stays in ``slot``. Leaves by
+    exception else only for what is not the tool's: an error of a hook or of the reporter, ``KeyboardInterrupt`` and
+    ``SystemExit``. The task has to be one that only scopes cancel.
     """
-    if slot.outcome is None and not await _reach_outcome(slot, plan):
-        return False
+    if slot.outcome is None:
+        await _reach_outcome(slot, plan)
     await plan.reporter.call_ended(slot)
-    return True
 
 
-async def _reach_outcome(slot: CallSlot, plan: BatchPlan) -> bool:
+async def _reach_outcome(slot: CallSlot, plan: BatchPlan) -> None:
     if slot.aborted:
         slot.outcome = CallOutcome.aborted(slot.call, slot.abort_reason)
-        return True
+        return
     slot.scope = scope = CancelScope()
-    was_left = True
     try:
-        with OwnCancelCount(scope):
-            await _work_on(slot, plan, scope)
-            was_left = False
+        with scope:
+            if plan.hooks.resolve is None and plan.hooks.before is None:
+                _prepare(slot, plan)
+            else:
+                await _prepare_with_hooks(slot, plan)
+            if slot.outcome is None:
+                await _execute(slot, plan, scope)
+            if plan.hooks.after is not None:
+                await _after(slot, plan)
     except anyio.get_cancelled_exc_class() as error:  # noqa: ASYNC103 - the scopes say whose it is
         # The type of the exception does not say who was cancelled; the state of the surroundings does.
-        if _surroundings_are_cancelled():
+        if surroundings_are_cancelled():
             _interrupt(slot, plan)
             raise
         slot.outcome = CallOutcome.failed(slot.call, _self_cancelled(error))
-    if was_left and _surroundings_are_cancelled():
-        _interrupt(slot, plan)
-        return False
     if slot.outcome is None:
         slot.outcome = _outcome_of_cancelled(slot, plan)
     _note_lateness(slot, plan)
-    if native_cancel_requests() > 0:
-        await _let_own_cancellation_pass()
-    return True
-
-
-async def _work_on(slot: CallSlot, plan: BatchPlan, scope: CancelScope) -> None:
-    try:
-        await _prepare(slot, plan)
-    except SuspendCall as suspended:
-        slot.outcome = CallOutcome.suspended(slot.call, suspended.request)
-    if slot.outcome is None:
-        await _execute(slot, plan, scope)
-    if plan.hooks.after is not None:
-        await _after(slot, plan)
+    if native_cancel_requests():
+        await let_own_cancellation_pass()
 
 
 def _interrupt(slot: CallSlot, plan: BatchPlan) -> None:
     _keep_thread_outcome(slot, "the run was cancelled")
     _note_lateness(slot, plan)
     plan.reporter.call_interrupted(slot)
-
-
-def _surroundings_are_cancelled() -> bool:
-    return anyio.current_effective_deadline() == -math.inf
-
-
-async def _let_own_cancellation_pass() -> None:
-    """Meet the ``Task.cancel()`` that a tool aimed at its own task, which is this call's, and ended before it hit."""
-    try:
-        await cancel_shielded_checkpoint()
-    except anyio.get_cancelled_exc_class():  # noqa: ASYNC103 - the scopes say whose it is
-        if _surroundings_are_cancelled():
-            raise
 
 
 def _note_lateness(slot: CallSlot, plan: BatchPlan) -> None:
@@ -259,13 +235,22 @@ def _keep_thread_outcome(slot: CallSlot, why: str) -> None:
 # --- before the tool runs --------------------------------------------------------------------
 
 
-async def _prepare(slot: CallSlot, plan: BatchPlan) -> None:
-    """Find the tool and check the arguments; what is wrong becomes a refusal that the model can read."""
-    signal = plan.run_signal
-    if plan.hooks.resolve is not None:
-        resolved = await plan.hooks.resolve(slot.call, signal)
+async def _prepare_with_hooks(slot: CallSlot, plan: BatchPlan) -> None:
+    """Let hooks choose another call, prepare it, and let hooks judge it; a hook may suspend it."""
+    hooks = plan.hooks
+    try:
+        resolved = await hooks.resolve(slot.call, plan.run_signal) if hooks.resolve is not None else None
         if resolved is not None:
             slot.call = resolved.model_copy(update={"id": slot.call.id})
+        _prepare(slot, plan)
+        if slot.outcome is None and hooks.before is not None:
+            await _before(slot, plan)
+    except SuspendCall as suspended:
+        slot.outcome = CallOutcome.suspended(slot.call, suspended.request)
+
+
+def _prepare(slot: CallSlot, plan: BatchPlan) -> None:
+    """Find the tool and check the arguments; what is wrong becomes a refusal that the model can read."""
     call = slot.call
     slot.tool = tool = plan.tools.get(call.name)
     if tool is None:
@@ -275,8 +260,6 @@ async def _prepare(slot: CallSlot, plan: BatchPlan) -> None:
         slot.outcome = CallOutcome.refused(call, text)
     else:
         _validate(slot, tool)
-        if slot.outcome is None and plan.hooks.before is not None:
-            await _before(slot, tool, plan)
 
 
 def _unknown_tool(name: str, tools: Mapping[str, AgentTool]) -> str:
@@ -293,7 +276,9 @@ def _validate(slot: CallSlot, tool: AgentTool) -> None:
         slot.outcome = CallOutcome.failed(slot.call, error)
 
 
-async def _before(slot: CallSlot, tool: AgentTool, plan: BatchPlan) -> None:
+async def _before(slot: CallSlot, plan: BatchPlan) -> None:
+    tool = slot.tool
+    assert tool is not None
     assert plan.hooks.before is not None
     try:
         decision = await plan.hooks.before(slot.call, slot.params, tool.validate, plan.run_signal)
@@ -340,7 +325,7 @@ async def _execute(slot: CallSlot, plan: BatchPlan, scope: CancelScope) -> None:
         scope.deadline = anyio.current_time() + timeout
     slot.started = True
     try:
-        result = await _invoke(slot, tool, plan)
+        result = await _begin(slot, tool, plan)
         if slot.outcome is None:
             slot.outcome = CallOutcome.finished(slot.call, _as_result(slot, result))
     except SuspendCall as suspended:
@@ -370,7 +355,7 @@ def _suspended(slot: CallSlot, tool: AgentTool, suspended: SuspendCall) -> CallO
 async def _failed_or_cancelled(slot: CallSlot, error: Exception, scope: CancelScope, plan: BatchPlan) -> CallOutcome:
     """An error that a tool raised while it was being cancelled did not cause the end of the call."""
     if not scope.cancel_called:
-        if slot.cancelled_at is not None and _surroundings_are_cancelled():
+        if slot.cancelled_at is not None and surroundings_are_cancelled():
             _log.debug("tool %r raised while its run was being cancelled", slot.call.name, exc_info=error)
             await checkpoint_if_cancelled()
         return CallOutcome.failed(slot.call, error)
@@ -379,15 +364,17 @@ async def _failed_or_cancelled(slot: CallSlot, error: Exception, scope: CancelSc
     return outcome
 
 
-async def _invoke(slot: CallSlot, tool: AgentTool, plan: BatchPlan) -> Any:
+def _begin(slot: CallSlot, tool: AgentTool, plan: BatchPlan) -> Awaitable[Any]:
+    """What is to be awaited for the tool's result."""
     keywords = _keywords(slot, tool, plan) if tool.accepts else {}
-    if tool.is_async:
-        slot.coroutine = tool.execute(slot.call.id, slot.params, **keywords)
-        watched = Watched(slot.coroutine, partial(_note_cancellation, slot, plan))
-        if tool.cancellation == "cooperative":
-            await _cooperatively(slot, tool.grace, watched)
-            return None
-        return await watched
+    if not tool.is_async:
+        return _in_thread(slot, tool, keywords)
+    slot.coroutine = tool.execute(slot.call.id, slot.params, **keywords)
+    work = Driven(slot.coroutine, on_error=partial(_note_cancellation, slot, plan))
+    return work if tool.cancellation == "immediate" else _cooperatively(slot, tool.grace, work)
+
+
+async def _in_thread(slot: CallSlot, tool: AgentTool, keywords: dict[str, Any]) -> Any:
     signal = slot.signal if slot.signal is not None else AbortSource()
     slot.thread = ThreadCall(partial(tool.execute, slot.call.id, slot.params, **keywords), signal)
     notice = tool.grace if tool.cancellation == "cooperative" else THREAD_NOTICE_SECONDS
@@ -397,15 +384,19 @@ async def _invoke(slot: CallSlot, tool: AgentTool, plan: BatchPlan) -> Any:
     return result
 
 
-def _note_cancellation(slot: CallSlot, plan: BatchPlan) -> None:
-    """A cancellation reached the tool; it counts if it is meant for the call, not for a scope of the tool's own."""
+def _note_cancellation(slot: CallSlot, plan: BatchPlan, error: BaseException) -> None:
+    """``error`` was thrown into the tool. A cancellation counts if it is not one of a scope of the tool's own.
+
+    The tool may take its time then, or not let itself be stopped.
+    """
     scope = slot.scope
-    if slot.cancelled_at is not None or scope is None:
+    if slot.cancelled_at is not None or scope is None or not isinstance(error, anyio.get_cancelled_exc_class()):
         return
     is_told = plan.run_signal.is_set() or (slot.signal is not None and slot.signal.is_set())
-    if is_told or scope.cancel_called or _comes_from_outside(scope):
+    alone = is_told or scope.cancel_called
+    if alone or _comes_from_outside(scope):
         slot.cancelled_at = anyio.current_time()
-        plan.reporter.call_cancelled(slot)
+        plan.reporter.call_cancelled(slot, alone=alone)
 
 
 def _comes_from_outside(scope: CancelScope) -> bool:
@@ -413,16 +404,16 @@ def _comes_from_outside(scope: CancelScope) -> bool:
 
     A shield in between tells: under it, only what is further in is left. It is gone before anything else runs.
     """
-    if not _surroundings_are_cancelled():
+    if not surroundings_are_cancelled():
         return False
     scope.shield = True
     try:
-        return not _surroundings_are_cancelled()
+        return not surroundings_are_cancelled()
     finally:
         scope.shield = False
 
 
-async def _cooperatively(slot: CallSlot, grace_seconds: float, work: Watched) -> None:
+async def _cooperatively(slot: CallSlot, grace_seconds: float, work: Driven) -> None:
     """Run a tool that wants to end by itself: a cancellation sets its signal, and reaches it when the grace is over.
 
     The tool runs under a shield in a task of its own, beside a task that only waits to be cancelled, which is how a

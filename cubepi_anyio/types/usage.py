@@ -6,6 +6,8 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
+from .built import built
+
 __all__ = ("ModelCost", "Usage")
 
 
@@ -36,7 +38,8 @@ class Usage(BaseModel):
         return self.context_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
+        return built(
+            Usage,
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,

@@ -139,7 +139,7 @@ async def test_idle_timeout_is_between_two_events_and_keeps_what_had_arrived() -
     )
     began = anyio.current_time()
     await limited(made, "idle_timeout", 30)
-    assert anyio.current_time() - began == pytest.approx(30)
+    assert 30 <= anyio.current_time() - began + 1e-6 <= 30.051
     answer = made.agent.state.messages[1]
     assert isinstance(answer, AssistantMessage)
     assert answer.stop_reason == "aborted"

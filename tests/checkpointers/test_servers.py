@@ -100,7 +100,7 @@ async def test_a_database_that_may_not_be_written_to_can_be_read(request: pytest
 async def test_a_user_without_rights_is_told_which_are_needed(request: pytest.FixtureRequest) -> None:
     address = shared_mariadb(request)
     admin: Database = database("mysql", request, Path())
-    name = fresh().replace("-", "_")[-20:]
+    name = "u" + fresh().replace("-", "_")[-19:]
     admin.execute(f"create user {name} identified by 'hunter2'")
     admin.execute(f"grant select on cubepi.* to {name}")
     async with mysql(address, user=name, password="hunter2") as store:

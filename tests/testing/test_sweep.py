@@ -178,3 +178,30 @@ async def test_the_task_factory_of_the_loop_is_put_back() -> None:
     before = asyncio.get_running_loop().get_task_factory()
     await sweep(text_only, ending="scope")
     assert asyncio.get_running_loop().get_task_factory() is before
+
+
+async def test_an_error_of_a_run_that_nobody_ended_is_a_fault() -> None:
+    async def run(agent: Agent) -> RunResult:
+        await agent.prompt("Go.")
+        raise LookupError("the scenario's own assertion")
+
+    def wrong() -> Scenario:
+        scenario = text_only()
+        scenario.run = run
+        return scenario
+
+    report = await sweep(wrong, ending="scope")
+    assert any("LookupError" in fault.text and "nobody had ended" in fault.text for fault in report.faults)
+
+
+async def test_an_interrupt_from_the_keyboard_ends_the_sweep() -> None:
+    async def run(agent: Agent) -> RunResult:
+        raise KeyboardInterrupt
+
+    def interrupted() -> Scenario:
+        scenario = text_only()
+        scenario.run = run
+        return scenario
+
+    with pytest.raises(KeyboardInterrupt):
+        await sweep(interrupted, ending="scope")
