@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import anyio
 from anyio.abc import SocketAttribute, SocketStream
@@ -91,3 +93,37 @@ async def answer_each(connection: Connection, answer: bytes) -> None:
     while True:
         await connection.request()
         await connection.send(answer)
+
+
+async def hold(connection: Connection, begun: bytes) -> None:
+    """Begin to stream an answer and leave it there until the client hangs up."""
+    await connection.request()
+    await connection.send(HEAD + chunk(begun))
+    await connection.until_closed()
+
+
+@dataclass
+class Server:
+    """Gives each request the same answer and remembers the requests."""
+
+    answer: bytes
+    requests: list[tuple[str, bytes]] = field(default_factory=list[tuple[str, bytes]])
+
+    async def __call__(self, connection: Connection) -> None:
+        while True:
+            self.requests.append(await connection.request())
+            await connection.send(self.answer)
+
+    @property
+    def head(self) -> str:
+        """The head of the last request."""
+        return self.requests[-1][0]
+
+    @property
+    def path(self) -> str:
+        return self.head.split(" ")[1]
+
+    @property
+    def sent(self) -> dict[str, Any]:
+        """The body of the last request."""
+        return json.loads(self.requests[-1][1])

@@ -19,8 +19,8 @@ from cubepi_anyio.providers.anthropic import AnthropicProvider
 from cubepi_anyio.providers.base import BoundModel
 from cubepi_anyio.providers.openai import OpenAIProvider
 from cubepi_anyio.providers.openai_responses import OpenAIResponsesProvider
-from cubepi_anyio.types import TextContent, UserMessage
 from tests.providers.anthropic.reading import end, start, text
+from tests.providers.asking import ASK
 from tests.providers.loopback import HEAD, LAST_CHUNK, Connection, chunk, serve
 from tests.support.agents import running_tasks
 
@@ -28,7 +28,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 TASKS = 20
 CHURN_SECONDS = 5.0
-ASK = [UserMessage(content=[TextContent(text="hi")])]
 
 WIRE = Path(__file__).resolve().parents[1] / "wire"
 BODIES = {
@@ -123,7 +122,7 @@ async def test_requests_cancelled_at_random_leave_a_healthy_client_and_no_open_s
             await anyio.wait_all_tasks_blocked()
     assert endings.keys() >= {"cancelled", "left", "ended"}
     assert running_tasks() == tasks
-    assert open_sockets() == sockets
+    assert open_sockets() <= sockets  # those of earlier tests may be closed meanwhile
     # A busy machine is no fault of ours: asyncio in its debug mode tells how long each step took.
     assert [record.getMessage() for record in caplog.records if " took " not in record.getMessage()] == []
 

@@ -3,69 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import Any
 
-from cubepi_anyio.errors import ProviderError
-from cubepi_anyio.events.stream import StreamEvent
+from cubepi_anyio.providers.anthropic.request import API
 from cubepi_anyio.providers.anthropic.response import STOP_REASONS, AnthropicReader
-from cubepi_anyio.providers.sse import SSEDecoder
-from cubepi_anyio.stream.builder import MessageBuilder
-from cubepi_anyio.stream.draft import DraftWriter
 from cubepi_anyio.types import AssistantMessage, OpaqueContent, ThinkingContent, Usage
+from tests.providers.reading import Answer, read_with
 from tests.recordings import Recording
-
-
-@dataclass
-class Answer:
-    """What came out of an answer."""
-
-    events: list[StreamEvent] = field(default_factory=list[StreamEvent])
-    error: ProviderError | None = None
-    usage: Usage | None = None
-    message: AssistantMessage = field(default_factory=AssistantMessage)
-
-    @property
-    def types(self) -> list[str]:
-        return [event.type for event in self.events]
-
-    @property
-    def stop_reason(self) -> str | None:
-        return self.events[-1].stop_reason if self.events and self.events[-1].type == "done" else None
 
 
 def read(*chunks: bytes, whole: bool = False) -> Answer:
     """Read a streamed answer given in chunks, or with ``whole`` one that was not streamed."""
-    answer = Answer()
-    reader = AnthropicReader(DraftWriter(answer.events.append, api="anthropic-messages"), "req_1")
-    try:
-        if whole:
-            reader.feed_body(json.loads(b"".join(chunks)))
-        else:
-            _feed(reader, chunks)
-    except ProviderError as error:
-        answer.error = error
-    answer.usage = reader.usage
-    builder = MessageBuilder()
-    for event in answer.events:
-        if event.given is not None:
-            builder = MessageBuilder(event.given)
-        else:
-            builder.apply(event)
-    answer.message = builder.finished()
-    return answer
-
-
-def _feed(reader: AnthropicReader, chunks: tuple[bytes, ...]) -> None:
-    decoder = SSEDecoder()
-    for chunk in chunks:
-        for event in decoder.feed(chunk):
-            reader.feed(event)
-            if reader.ended:
-                return
-    for event in decoder.finish():
-        reader.feed(event)
-    reader.finish()
+    return read_with(AnthropicReader, API, chunks, whole=whole)
 
 
 def event(data: dict[str, Any]) -> bytes:

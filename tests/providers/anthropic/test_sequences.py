@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import anyio
@@ -10,19 +9,13 @@ import pytest
 
 from cubepi_anyio import Agent, AgentTool, AgentToolResult, RunLimits, tool_cycle_faults
 from cubepi_anyio.providers.anthropic import AnthropicProvider
-from tests.recordings import MISSING, Replay, replay_server
+from tests.recordings import MISSING, Replay
 
 from .test_request import normal, recorded_sequences
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs_shared]
 
 GROUPS = recorded_sequences()
-
-
-@pytest.fixture(scope="module")
-def replay() -> Iterator[Replay]:
-    with replay_server() as server:
-        yield server
 
 
 def _recorded_results(messages: list[dict[str, Any]]) -> dict[str, str]:

@@ -3,78 +3,22 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from cubepi_anyio.errors import ProviderError
-from cubepi_anyio.events.stream import StreamEvent
-from cubepi_anyio.providers.exchange import decoded_object
 from cubepi_anyio.providers.openai_chat.presets import Quirks
+from cubepi_anyio.providers.openai_chat.request import API
 from cubepi_anyio.providers.openai_chat.response import STOP_REASONS, ChatReader
-from cubepi_anyio.providers.sse import SSEDecoder
-from cubepi_anyio.stream.builder import MessageBuilder
-from cubepi_anyio.stream.draft import DraftWriter
 from cubepi_anyio.types import AssistantMessage, TextContent, ThinkingContent, Usage
+from tests.providers.reading import Answer, openai_usage, read_with
 from tests.recordings import Recording
-
-
-@dataclass
-class Answer:
-    """What came out of an answer."""
-
-    events: list[StreamEvent] = field(default_factory=list[StreamEvent])
-    heard: list[bool] = field(default_factory=list[bool])
-    error: ProviderError | None = None
-    usage: Usage | None = None
-    message: AssistantMessage = field(default_factory=AssistantMessage)
-    broken: AssistantMessage = field(default_factory=AssistantMessage)
-
-    @property
-    def types(self) -> list[str]:
-        return [event.type for event in self.events]
-
-    @property
-    def stop_reason(self) -> str | None:
-        return self.events[-1].stop_reason if self.events and self.events[-1].type == "done" else None
 
 
 def read(
     *chunks: bytes, whole: bool = False, quirks: Quirks | None = None, strict: dict[str, Any] | None = None
 ) -> Answer:
     """Read a streamed answer given in chunks, or with ``whole`` one that was not streamed."""
-    answer = Answer()
-    draft = DraftWriter(answer.events.append, api="openai-chat")
-    reader = ChatReader(draft, "req_1", quirks=quirks, strict_schemas=strict)
-    try:
-        if whole:
-            reader.feed_body(decoded_object(b"".join(chunks), "the answer"))
-        else:
-            _feed(reader, chunks, answer.heard)
-    except ProviderError as error:
-        answer.error = error
-    answer.usage = reader.usage
-    builder = MessageBuilder()
-    for event in answer.events:
-        if event.given is not None:
-            builder = MessageBuilder(event.given)
-        else:
-            builder.apply(event)
-    if answer.events:
-        answer.broken = builder.broken(answer.events[-1].mark, answer.events[-1].length)
-    answer.message = builder.finished()
-    return answer
-
-
-def _feed(reader: ChatReader, chunks: tuple[bytes, ...], heard: list[bool]) -> None:
-    decoder = SSEDecoder()
-    for piece in chunks:
-        for event in decoder.feed(piece):
-            heard.append(reader.feed(event))
-            if reader.ended:
-                return
-    heard.extend(reader.feed(event) for event in decoder.finish())
-    if not reader.ended:
-        reader.finish()
+    return read_with(partial(ChatReader, quirks=quirks, strict_schemas=strict), API, chunks, whole=whole)
 
 
 DONE = b"data: [DONE]\n\n"
@@ -140,19 +84,7 @@ def check_against(
         reason = STOP_REASONS.get(expected["stop_reason"], expected["stop_reason"]) or reason
         assert stop_reason == ("refusal" if expected["refusal"] else reason), name
     if expected["usage"]:
-        assert usage == wire_usage(expected["usage"]), name
-
-
-def wire_usage(counted: dict[str, int | None]) -> Usage:
-    """The counters of a recording as ours: their input includes what the cache had, ours does not."""
-    read_tokens, written = counted["cache_read"] or 0, counted["cache_write"] or 0
-    return Usage(
-        input_tokens=(counted["input"] or 0) - read_tokens - written,
-        output_tokens=counted["output"] or 0,
-        cache_read_tokens=read_tokens,
-        cache_write_tokens=written,
-        reasoning_tokens=counted["reasoning"] or 0,
-    )
+        assert usage == openai_usage(expected["usage"]), name
 
 
 NO_USAGE: dict[str, int | None] = {}

@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from cubepi_anyio.errors import MalformedResponse
-from cubepi_anyio.types import ThinkingContent, Usage
+from tests.providers.reading import check_sample, check_wherever_cut
 
-from .reading import Answer, read
+from .reading import read
 
 SAMPLES = sorted((Path(__file__).parents[2] / "wire" / "openai_chat").glob("*.sse"))
-
-
-def check(sample: Path, answer: Answer) -> None:
-    wanted = json.loads(sample.with_suffix(".json").read_text("utf-8"))
-    message = answer.message
-    thinking = [block.thinking for block in message.content if isinstance(block, ThinkingContent)]
-    assert answer.error is None
-    assert (message.text, "".join(thinking)) == (wanted["text"], wanted["thinking"])
-    assert [[call.id, call.name, call.arguments] for call in message.tool_calls] == wanted["calls"]
-    assert answer.stop_reason == wanted["stop_reason"]
-    names = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
-    counts = wanted["usage"]
-    assert answer.usage == (None if counts is None else Usage(**dict(zip(names, counts, strict=True))))
 
 
 def test_the_samples_are_there() -> None:
@@ -34,12 +20,7 @@ def test_the_samples_are_there() -> None:
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.stem)
 def test_a_sample_is_read_the_same_wherever_it_is_cut(sample: Path) -> None:
-    wire = sample.read_bytes()
-    for cut in range(0, len(wire), 3):
-        check(sample, read(wire[:cut], wire[cut:]))
-    crlf = wire.replace(b"\n", b"\r\n")
-    check(sample, read(b"\xef\xbb\xbf" + crlf))
-    check(sample, read(*(crlf[at : at + 1] for at in range(len(crlf)))))
+    check_wherever_cut(sample, read, check_sample, step=3)
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.stem)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from cubepi_anyio import Agent
 from cubepi_anyio.providers.openai import OpenAIProvider
 from cubepi_anyio.tools.definition import AgentTool, AgentToolResult
-from tests.recordings import MISSING, Recording, Replay, body_of, recordings, replay_server
+from tests.recordings import MISSING, Recording, Replay, body_of, recordings
 
 from .reading import check_against, read
 from .test_request import normal, preset_of
@@ -47,12 +46,6 @@ def _groups() -> dict[str, list[Recording]]:
 
 
 GROUPS = _groups()
-
-
-@pytest.fixture(scope="module")
-def replay() -> Iterator[Replay]:
-    with replay_server() as server:
-        yield server
 
 
 def _tool(described: dict[str, Any], answers: list[str]) -> AgentTool:

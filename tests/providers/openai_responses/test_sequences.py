@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from cubepi_anyio import Agent, RunLimits
 from cubepi_anyio.providers.openai_responses import OpenAIResponsesProvider
 from cubepi_anyio.tools.definition import AgentTool, AgentToolResult
 from cubepi_anyio.types import ReasoningControl, ToolResultMessage
-from tests.recordings import MISSING, Recording, Replay, recordings, replay_server
+from tests.recordings import MISSING, Recording, Replay, recordings
 
 from .reading import check_against
 
@@ -44,12 +43,6 @@ def _groups() -> dict[str, list[Recording]]:
 
 
 GROUPS = _groups()
-
-
-@pytest.fixture(scope="module")
-def replay() -> Iterator[Replay]:
-    with replay_server() as server:
-        yield server
 
 
 def _text(content: Any) -> str:
