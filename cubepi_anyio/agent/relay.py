@@ -118,20 +118,22 @@ class _Ear:
         self._deadline = -math.inf
         """What the scope's deadline was set to when the producer last waited."""
 
-    def hear(self, event: StreamEvent) -> None:
+    def hear(self, event: StreamEvent) -> bool:
         silence = self._silence
         if silence.counts_waits:
             silence.is_on = False
         else:
             silence.end(event)
         if event.type == "done" or event.type == "error":
-            return
+            return False
+        run = self._run
         try:
-            self._run.relay(event)
+            run.relay(event)
         except (Exception, KeyboardInterrupt, SystemExit) as error:
             # A listener's bug is not the provider's: it ends the run, and the producer is cancelled.
             self._stream.ignore_rest()
-            self._run.fail(error)
+            run.fail(error)
+        return run.outbox.waiting
 
     def before_wait(self) -> None:
         silence = self._silence
@@ -149,7 +151,7 @@ class _Ear:
     async def pause(self) -> None:
         await checkpoint()
         if self._run.outbox.waiting:
-            # For somebody who has come to listen in the meantime; what that takes is not the model's time.
+            # Somebody has come to listen in the meantime who has to be waited for. It is not the model's time.
             self._scope.deadline = self._deadline = math.inf
             self._silence.is_on = True
             await self._run.hand_on()

@@ -317,8 +317,8 @@ class Run:
 
     @property
     def hears_at_once(self) -> bool:
-        """Whether handing on what is said of the answer takes no waiting."""
-        return not self._listeners.subscriptions or not self.outbox.is_slow
+        """Whether handing on what is said of the answer will take no waiting."""
+        return not self._listeners.subscriptions or not (self.outbox.is_slow or self._listeners.may_wait)
 
     def _start_answer(self, message: AssistantMessage | None) -> None:
         self._answer_started = True

@@ -55,7 +55,7 @@ class RunStream:
         if self._run is not None:
             raise StreamMisuse("the stream of a run can be entered once")
         self._run = run = self._begin()
-        unsubscribe = self._listeners.subscribe(self._hear)
+        unsubscribe = self._listeners.subscribe(self._hear, may_wait=True)
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
         self._tasks.start_soon(self._drive, run, unsubscribe)

@@ -47,8 +47,8 @@ _RESULT_SECONDS = 1.0
 class EventReader(Protocol):
     """Who hears of events where the producer runs in place, in the reader's own task."""
 
-    def hear(self, event: StreamEvent) -> None:
-        """Take one event. Must not raise: it is called from the producer's code."""
+    def hear(self, event: StreamEvent) -> bool:
+        """Take one event; true to be waited for (``pause``). Must not raise: it is called from the producer's code."""
         ...
 
     def before_wait(self) -> None:
@@ -56,7 +56,7 @@ class EventReader(Protocol):
         ...
 
     async def pause(self) -> None:
-        """Called by ``send`` every 64 events; a checkpoint."""
+        """Called by ``send`` every 64 events, and when ``hear`` has asked for it; a checkpoint."""
         ...
 
 
@@ -159,9 +159,10 @@ class MessageStream:
         if reader is not None:
             self._last, self._ended = event, self._deaf
             self._burst += 1
-            reader.hear(event)
             if not self._burst % _BUFFERED_EVENTS and surroundings_are_cancelled():
                 self._deaf = True  # a producer that only pushes meets no checkpoint, and goes on for nobody
+            if reader.hear(event):
+                self._burst += _BUFFERED_EVENTS
             return
         self._buffer.append(event)
         if self._readable is not None:

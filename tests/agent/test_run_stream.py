@@ -7,7 +7,17 @@ from typing import Any
 import anyio
 import pytest
 
-from cubepi_anyio import AgentEvent, FauxResponse, ProviderOverloaded, RunResult, StreamMisuse
+from cubepi_anyio import (
+    Agent,
+    AgentEvent,
+    BaseProvider,
+    FauxResponse,
+    MessageStream,
+    ProviderOverloaded,
+    RunResult,
+    StreamEvent,
+    StreamMisuse,
+)
 from tests.support.agents import (
     NoParams,
     assert_well_ended,
@@ -323,3 +333,38 @@ async def test_a_tool_may_stream_another_agent() -> None:
     assert (result.outcome, made.texts) == ("completed", ["inner text"])
     reported = [e.partial_result for e in made.events if e.type == "tool_execution_update"]
     assert reported == [event.type for event in inner.events]
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["sends", "pushes"])
+async def test_a_delta_is_read_at_once_also_after_the_reader_was_behind(waits: bool) -> None:
+    asked_for_more = [anyio.Event() for _ in range(3)]
+
+    class Bursting(BaseProvider):
+        async def stream(self, *_: Any, **__: Any) -> MessageStream:
+            async def say(stream: MessageStream, delta: str) -> None:
+                event = StreamEvent("text_delta", 0, delta)
+                await (stream.send(event) if waits else push(stream, event))
+
+            async def push(stream: MessageStream, event: StreamEvent) -> None:
+                stream.push(event)
+
+            async def produce(stream: MessageStream) -> None:
+                for number in range(200):
+                    await say(stream, f"{number} ")
+                for event in asked_for_more:
+                    await event.wait()
+                    await say(stream, "more ")
+                stream.push(StreamEvent("done"))
+
+            return MessageStream(produce)
+
+    read: list[str] = []
+    async with Agent(model=Bursting().model("m")).stream("Go.") as run:
+        await anyio.wait_all_tasks_blocked()
+        async for event in run:
+            if event.type != "message_update":
+                continue
+            read.append(event.stream_event.delta or "")
+            if len(read) >= 200 and len(read) < 203:
+                asked_for_more[len(read) - 200].set()
+    assert read == [*(f"{number} " for number in range(200)), "more ", "more ", "more "]

@@ -24,8 +24,9 @@ class Reader:
         self.log: list[str] = []
         self.pauses = 0
 
-    def hear(self, event: StreamEvent) -> None:
+    def hear(self, event: StreamEvent) -> bool:
         self.log.append(event.delta or event.type)
+        return event.delta == "wait!"
 
     def before_wait(self) -> None:
         self.log.append("…")
@@ -109,6 +110,16 @@ async def test_sending_pauses_every_64_events() -> None:
 
     _, reader = await read(produce)
     assert reader.pauses == 10
+
+
+async def test_sending_pauses_where_the_reader_asks_for_it() -> None:
+    async def produce(stream: MessageStream) -> None:
+        for text in ("a", "wait!", "b", "c"):
+            await stream.send(StreamEvent("text_delta", 0, text))
+        stream.push(StreamEvent("done"))
+
+    _, reader = await read(produce)
+    assert reader.pauses == 1
 
 
 async def test_a_cancellation_reaches_the_producer_where_it_waits_and_waits_for_its_cleanup() -> None:
