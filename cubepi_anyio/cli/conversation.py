@@ -28,7 +28,7 @@ from .agents import Consent, make_agent, model_settings, system_prompt, tools_fo
 from .conversation_view import ConversationView, Piece
 from .file_tools import NEED_CONSENT
 from .interrupts import Interrupts, exit_code_of
-from .leaving import kill_child_groups
+from .leaving import LEFT_AT_ONCE, kill_child_groups
 from .models import open_model
 from .screen import Screen
 from .slash_commands import SlashCommands
@@ -194,7 +194,7 @@ class Conversation:
     def _leave(self, display: TurnDisplay) -> None:
         self.screen.close()
         kill_child_groups()
-        display.say(as_line(Span("Left at once: what still ran was not waited for.", "bad")))
+        display.say(LEFT_AT_ONCE)
 
     def _greeting(self) -> Iterator[Line]:
         tools = ", ".join(tool.name for tool in self.agent.state.tools) or "no tools"

@@ -16,14 +16,14 @@ import anyio
 from anyio import from_thread, to_thread
 
 from .. import Agent, AgentEvent, RunResult, tool_cycle_faults
-from ..concurrency import bare_error
 from .chart import draw_timeline, ending_style, ending_words
 from .demo_files import MAX_ENTRIES, FileSet, find_text_files
 from .demo_model import demo_model
 from .demo_tools import Pace, demo_tools
-from .interrupts import Interrupts, exit_code_of
+from .interrupts import Interrupts, beside_interrupts, exit_code_of
+from .leaving import LEFT_AT_ONCE
 from .live import RunView
-from .screen import Screen
+from .screen import Reader, Screen
 from .text import BLANK, Line, Span, as_line, counted, printable, seconds_text
 from .timeline import TimelineRecorder
 
@@ -70,27 +70,20 @@ class DemoRun:
         self._scope = anyio.CancelScope()
         self._interrupts = Interrupts(self._give_up, self._leave)
         self._interrupted_at = 0.0
-        self._reader_has_gone = False
+        self._reader = Reader()
 
     async def run(self) -> int:
         """Do it all and return the exit code: ``OK``, ``FAILED``, or that of the signal that stopped it. A checkpoint.
 
         Raises what the screen raises, ``BrokenPipeError`` if nobody reads any more.
         """
-        code = OK
-        try:
-            async with anyio.create_task_group() as tasks:
-                await tasks.start(self._interrupts.listen)
-                if self._screen.is_live:
-                    tasks.start_soon(self._redraw)
-                with self._scope:
-                    code = await self._find_and_run()
-                tasks.cancel_scope.cancel()
-        except BaseExceptionGroup as group:
-            error = bare_error(group)
-        else:
-            return self._exit_code_of_signal() if self._scope.cancelled_caught else code
-        raise error
+        redraw = self._redraw if self._screen.is_live else None
+        return await beside_interrupts(self._interrupts, self._in_scope, redraw=redraw)
+
+    async def _in_scope(self) -> int:
+        with self._scope:
+            return await self._find_and_run()
+        return self._exit_code_of_signal()
 
     async def _redraw(self) -> None:
         """Keep the region of a live screen up to date."""
@@ -153,14 +146,9 @@ class DemoRun:
 
     def _hear(self, event: AgentEvent) -> None:
         lines = self._view.hear(event, time.monotonic())
-        if not lines or self._reader_has_gone:
-            return
-        try:
-            self._screen.print(*lines)
-        except BrokenPipeError:
-            # Raised once, it ends the run; the events of its settling have nobody to be shown to.
-            self._reader_has_gone = True
-            raise
+        if lines and self._reader.is_there:
+            with self._reader:
+                self._screen.print(*lines)
 
     def _stop(self, abort: Callable[[str], None]) -> None:
         """The first signal: end the run, which settles before it returns."""
@@ -177,7 +165,7 @@ class DemoRun:
     def _leave(self) -> None:
         """The second signal: last words before the process ends."""
         self._screen.close()
-        self._screen.print(as_line(Span("Left at once: what still ran was not waited for.", "bad")))
+        self._screen.print(LEFT_AT_ONCE)
 
     # --- afterwards ----------------------------------------------------------------------------
 

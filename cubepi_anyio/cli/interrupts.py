@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
 import anyio
 from anyio.abc import TaskStatus
 
-__all__ = ("Interrupts", "exit_code_of")
+from ..concurrency import bare_error
+
+__all__ = ("Interrupts", "beside_interrupts", "exit_code_of")
+
+_T = TypeVar("_T")
 
 
 def exit_code_of(signal_number: int) -> int:
@@ -53,3 +58,25 @@ class Interrupts:
             self._last_words()
         finally:
             os._exit(exit_code_of(number))
+
+
+async def beside_interrupts(
+    interrupts: Interrupts,
+    work: Callable[[], Awaitable[_T]],
+    *,
+    redraw: Callable[[], Coroutine[Any, Any, None]] | None = None,
+) -> _T:
+    """Do the work, with signals heard and the screen drawn meanwhile; an error leaves as itself. A checkpoint."""
+    results: list[_T] = []
+    try:
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(interrupts.listen)
+            if redraw is not None:
+                tasks.start_soon(redraw)
+            results.append(await work())
+            tasks.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        error = bare_error(group)
+    else:
+        return results[0]
+    raise error

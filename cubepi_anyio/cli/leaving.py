@@ -7,7 +7,12 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ("kill_child_groups",)
+from .text import Span, as_line
+
+__all__ = ("LEFT_AT_ONCE", "kill_child_groups")
+
+LEFT_AT_ONCE = as_line(Span("Left at once: what still ran was not waited for.", "bad"))
+"""The last words of a process that is told a second time to stop."""
 
 
 def kill_child_groups() -> None:

@@ -20,10 +20,10 @@ from .conversation_view import ConversationView, Piece
 from .file_tools import NEED_CONSENT
 from .interrupts import Interrupts, exit_code_of
 from .json_events import event_line, result_line
-from .leaving import kill_child_groups
+from .leaving import LEFT_AT_ONCE, kill_child_groups
 from .models import open_model
 from .options import add_agent_options, leave_with_usage, seconds_option
-from .screen import PlainScreen, show_what_cannot_be_encoded
+from .screen import PlainScreen, Reader, show_what_cannot_be_encoded
 from .text import Span, as_line, printable
 from .turn import AskingChannel, TurnDisplay, run_turn
 
@@ -84,7 +84,7 @@ class _OneRun:
         self._answers = PlainScreen(sys.stdout)
         self._progress = PlainScreen(sys.stderr)
         show_what_cannot_be_encoded(sys.stdout)
-        self._reader_has_gone = False
+        self._reader = Reader()
         self._is_streamed = sys.stdout.isatty() and not options.json
         view = ConversationView(self._progress.glyphs, has_region=False, show_thinking=False)
         self._display = TurnDisplay(self._progress, view, self._show)
@@ -111,14 +111,9 @@ class _OneRun:
             self._progress.write(*piece.spans, *([Span("\n")] if piece.is_line else []))
 
     def _write_event(self, event: AgentEvent) -> None:
-        if self._reader_has_gone:
-            return
-        try:
-            self._answers.write(Span(f"{event_line(event)}\n"))
-        except BrokenPipeError:
-            # Raised once, it ends the run; the events of its settling have nobody to be shown to.
-            self._reader_has_gone = True
-            raise
+        if self._reader.is_there:
+            with self._reader:
+                self._answers.write(Span(f"{event_line(event)}\n"))
 
     def _finish(self, result: RunResult) -> None:
         if self._options.json:
@@ -140,4 +135,4 @@ class _OneRun:
 
     def _leave(self) -> None:
         kill_child_groups()
-        self._display.say(as_line(Span("Left at once: what still ran was not waited for.", "bad")))
+        self._display.say(LEFT_AT_ONCE)

@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
+from types import TracebackType
 from typing import Any, Protocol, TextIO
 
 from .text import Glyphs, Line, Span, Style, as_line, glyphs_for, plain_text
@@ -16,6 +17,7 @@ __all__ = (
     "RICH_HINT",
     "LiveScreen",
     "PlainScreen",
+    "Reader",
     "Screen",
     "open_screen",
     "show_what_cannot_be_encoded",
@@ -68,6 +70,25 @@ class Screen(Protocol):
     def close(self) -> None:
         """Take the region away and leave the terminal as it was. May be called twice."""
         ...
+
+
+class Reader:
+    """Whoever reads what a run writes. Stand in it while writing an event; write nothing once it has gone.
+
+    ``BrokenPipeError`` leaves once, and ends the run; the events of its settling have nobody to be shown to.
+    """
+
+    def __init__(self) -> None:
+        self.is_there: bool = True
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        if isinstance(exc, BrokenPipeError):
+            self.is_there = False
 
 
 def open_screen(*, colour: bool) -> Screen:

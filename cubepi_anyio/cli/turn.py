@@ -6,7 +6,7 @@ Between two turns there is no event loop: whatever a run has begun has ended wit
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -14,12 +14,11 @@ import anyio
 
 from .. import Agent, AgentEvent, RunResult
 from ..checkpointers.base import Checkpointer
-from ..concurrency import bare_error
 from ..hitl import Channel, TerminalChannel
 from ..types.hitl import PersonAnswer, PersonRequest
 from .conversation_view import ConversationView, Piece
-from .interrupts import Interrupts
-from .screen import Screen
+from .interrupts import Interrupts, beside_interrupts
+from .screen import Reader, Screen
 from .text import Line
 
 __all__ = ("AskingChannel", "TurnDisplay", "run_turn")
@@ -36,7 +35,7 @@ class TurnDisplay:
         self._show = show
         self._questions = 0
         self._held_back: list[Piece] = []
-        self._reader_has_gone = False
+        self._reader = Reader()
 
     def hear(self, event: AgentEvent) -> None:
         """Show one event. Raises ``BrokenPipeError`` if nobody reads any more, once."""
@@ -73,17 +72,11 @@ class TurnDisplay:
 
     def _flush(self) -> None:
         pieces, self._held_back = self._held_back, []
-        if self._reader_has_gone:
-            return
-        try:
-            for piece in pieces:
+        with self._reader:
+            for piece in pieces if self._reader.is_there else ():
                 if not piece.is_line:
                     self.screen.close()
                 self._show(piece)
-        except BrokenPipeError:
-            # Raised once, it ends the run; the events of its settling have nobody to be shown to.
-            self._reader_has_gone = True
-            raise
 
 
 class AskingChannel(TerminalChannel):
@@ -127,26 +120,8 @@ async def run_turn(
             for resource in resources:
                 if hasattr(resource, "__aenter__"):
                     await opened.enter_async_context(resource)
-            return await _beside_interrupts(display, interrupts, lambda: agent.prompt(prompt))
+            redraw = display.redraw if display.screen.is_live else None
+            return await beside_interrupts(interrupts, lambda: agent.prompt(prompt), redraw=redraw)
     finally:
         unsubscribe()
         display.screen.close()
-
-
-async def _beside_interrupts(
-    display: TurnDisplay, interrupts: Interrupts, run: Callable[[], Awaitable[RunResult]]
-) -> RunResult:
-    """Run, with Ctrl-C heard and the region drawn meanwhile; an error leaves as itself."""
-    results: list[RunResult] = []
-    try:
-        async with anyio.create_task_group() as tasks:
-            await tasks.start(interrupts.listen)
-            if display.screen.is_live:
-                tasks.start_soon(display.redraw)
-            results.append(await run())
-            tasks.cancel_scope.cancel()
-    except BaseExceptionGroup as group:
-        error = bare_error(group)
-    else:
-        return results[0]
-    raise error
