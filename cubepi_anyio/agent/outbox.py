@@ -43,7 +43,7 @@ class _Subscription:
             listener if _wants_signal(listener) else lambda event, signal: listener(event)
         )
         """Hands an event on; what the listener returns may have to be awaited."""
-        self.may_wait = may_wait
+        self.may_wait: bool = may_wait
         self.is_async = inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(
             getattr(listener, "__call__", None)  # noqa: B004 - asks for a coroutine function, not for callability
         )

@@ -115,8 +115,8 @@ class Run:
         self.id: str = run_id or uuid4().hex
         # A caller may give the same run id twice; message ids are unique all the same.
         self._id_prefix = uuid4().hex if run_id else self.id
-        self.config = config
-        self.messages = messages
+        self.config: AgentConfig = config
+        self.messages: list[Message] = messages
         """The transcript. The run appends to it and never changes what is there."""
         self.new_messages: list[Message] = []
         """What the run has added to the transcript."""
