@@ -31,20 +31,20 @@ async def read_answer(run: Run, open_stream: Callable[[], Awaitable[MessageStrea
     A checkpoint if anything has to be waited for. Cancelled, it leaves the answer open, and the producer has gone.
     """
     silence = _Silence(run)
-    is_in_place = False
+    ear: _Ear | None = None
     with anyio.CancelScope(deadline=silence.deadline) as scope:
         stream = await open_stream()
         run.open_answer(stream)
-        is_in_place = stream.has_producer and run.hears_at_once
-        if is_in_place:
-            await stream.run_in_place(_Ear(run, stream, silence, scope))
+        if stream.has_producer and run.hears_at_once:
+            ear = _Ear(run, stream, silence, scope)
+            await stream.run_in_place(ear)
     if run.stream is None:
         run.open_answer(MessageStream())
         silence.reach_limit()
-    elif not is_in_place:
+    elif ear is None:
         return await _read_beside(run, run.stream, silence)
-    elif not run.stream.is_over:
-        silence.reach_limit()
+    elif scope.cancelled_caught and not ear.lets_it_linger:
+        silence.reach_limit()  # whatever the producer makes of its cancellation
     return run.stream.result_nowait() if run.stream is not None and run.limit is None else None
 
 
@@ -111,12 +111,14 @@ class _Silence:
 class _Ear:
     """Hears a producer that runs in the run's own task, inside ``scope``, whose deadline is that of the silence."""
 
-    __slots__ = ("_deadline", "_run", "_scope", "_silence", "_stream")
+    __slots__ = ("_deadline", "_run", "_scope", "_silence", "_stream", "lets_it_linger")
 
     def __init__(self, run: Run, stream: MessageStream, silence: _Silence, scope: anyio.CancelScope) -> None:
         self._run, self._stream, self._silence, self._scope = run, stream, silence, scope
         self._deadline = -math.inf
         """What the scope's deadline was set to when the producer last waited."""
+        self.lets_it_linger: bool = False
+        """Whether the producer has said its last word in time, and the deadline is for what it does afterwards."""
 
     def hear(self, event: StreamEvent) -> bool:
         silence = self._silence
@@ -141,7 +143,9 @@ class _Ear:
             return
         if self._stream.is_over:
             silence.is_on = True
-            self._scope.deadline = anyio.current_time() + LINGER_SECONDS
+            if not self._scope.cancel_called:
+                self.lets_it_linger = True
+                self._scope.deadline = anyio.current_time() + LINGER_SECONDS
         elif silence.counts_waits:
             silence.begin()
             if not silence.deadline <= self._deadline <= silence.deadline + _LATE_SECONDS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import pytest
@@ -292,3 +292,32 @@ async def test_the_defaults_stop_a_silent_model_and_a_model_that_never_stops_cal
     made = bench(*[calling("say")] * 1001, tools=[saying("say")])
     result = await made.agent.prompt("hi")
     assert (result.limit, made.provider.call_count) == ("max_turns", 1000)
+
+
+@pytest.mark.parametrize("listens", ["nobody", "a function", "an async function"])
+@pytest.mark.parametrize("last_word", ["error", "done"])
+async def test_a_silence_is_the_limit_whatever_the_provider_makes_of_its_cancellation(
+    last_word: Literal["error", "done"], listens: str
+) -> None:
+    class Stubborn(BaseProvider):
+        async def stream(self, *_: Any, **__: Any) -> MessageStream:
+            async def produce(stream: MessageStream) -> None:
+                stream.push(StreamEvent("text_delta", 0, "half"))
+                try:
+                    await anyio.sleep_forever()
+                except anyio.get_cancelled_exc_class():
+                    stream.push(StreamEvent(last_word, error_message="the connection is gone"))
+
+            return MessageStream(produce)
+
+    async def listen(event: object) -> None:
+        await anyio.lowlevel.checkpoint()
+
+    agent = Agent(model=Stubborn().model("m"), limits=RunLimits(idle_timeout=0.02))
+    if listens != "nobody":
+        agent.subscribe(listen if listens == "an async function" else lambda event: None)
+    result = await agent.prompt("hi")
+    assert (result.outcome, result.limit, result.error) == ("limit", "idle_timeout", None)
+    answer = agent.state.messages[-1]
+    assert isinstance(answer, AssistantMessage)
+    assert (answer.text, answer.stop_reason) == ("half", "aborted")
