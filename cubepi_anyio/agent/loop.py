@@ -104,7 +104,7 @@ async def _execute(run: Run, work: Callable[[], Awaitable[None]]) -> RunResult:
                 run.finish_agent(_natural_outcome(run))
                 await run.outbox.flush()
     except BaseException as error:
-        await settle(run, "error" if isinstance(error, Exception) else "aborted")  # noqa: ASYNC102
+        await settle(run, _outcome_by(error))  # noqa: ASYNC102
         raise
     await settle(run, _outcome_of(run))
     if run.fatal is not None:
@@ -114,7 +114,7 @@ async def _execute(run: Run, work: Callable[[], Awaitable[None]]) -> RunResult:
 
 def _outcome_of(run: Run) -> RunOutcome:
     if run.fatal is not None:
-        return "error"
+        return _outcome_by(run.fatal)
     if run.aborted:
         return "aborted"
     if run.is_open and run.scope.cancelled_caught and run.limit is None:
@@ -122,6 +122,11 @@ def _outcome_of(run: Run) -> RunOutcome:
     if run.limit is not None:
         return "limit"
     return _natural_outcome(run)
+
+
+def _outcome_by(error: BaseException) -> RunOutcome:
+    """How a run ended that an exception ended: a cancellation and Ctrl-C are no errors."""
+    return "error" if isinstance(error, Exception) else "aborted"
 
 
 def _natural_outcome(run: Run) -> RunOutcome:

@@ -97,6 +97,8 @@ async def test_raised_by_a_listener(exit_class: type[BaseException], is_async: b
     with pytest.raises(exit_class) as caught:
         await made.agent.prompt("hi")
     assert type(caught.value) is exit_class
+    # A run that has said how it ended stays with it.
+    assert made.agent.state.last_outcome == ("completed" if name == "agent_end:completed" else "aborted")
     unsubscribe()
     await assert_well_ended(made)
 
