@@ -224,12 +224,12 @@ class Agent:
         )
 
     def _go(self, run: Run, prompts: list[Message], *, in_own_task: bool = False) -> Awaitable[RunResult]:
-        async def work() -> None:
-            if self.state.thread is not None:
-                self.state.thread.refuse_waiting("prompt()")
-            await run_loop(run, prompts, self._steering, self._follow_ups)
+        return self._execute(run, partial(self._say, run, prompts), in_own_task=in_own_task)
 
-        return self._execute(run, work, in_own_task=in_own_task)
+    async def _say(self, run: Run, prompts: list[Message]) -> None:
+        if self.state.thread is not None:
+            self.state.thread.refuse_waiting("prompt()")
+        await run_loop(run, prompts, self._steering, self._follow_ups)
 
     async def _execute(self, run: Run, work: Callable[[], Awaitable[None]], *, in_own_task: bool = False) -> RunResult:
         """Do the work of a run, on its stored thread if there is one, and be idle afterwards."""

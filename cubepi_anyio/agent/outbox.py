@@ -9,8 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import anyio
@@ -135,6 +134,7 @@ class Outbox:
         self._lock: anyio.Lock | None = None
         self._held = False
         self._is_broken = False
+        """Whether one has failed: nothing more is handed on until the run is settled, so that one bug is one error."""
         self.waiting: bool = False
         """Whether something is to be handed on by ``flush``."""
 
@@ -183,11 +183,14 @@ class Outbox:
     def _announce_now(self) -> None:
         """Hand events on to plain functions, until one gives something to await, which is left to ``flush``."""
         self.waiting = True  # until all is through: a listener may raise
-        with self._breaking():
+        try:
             while self._events and not self._awaiting:
                 for subscription in self._listening():
                     self._await_later(subscription.call(self._events[0], self._signal), subscription)
                 self._next_event()
+        except (Exception, KeyboardInterrupt, SystemExit):
+            self._is_broken = True
+            raise
         self.waiting = bool(self._events or self._awaiting)
 
     def _await_later(self, outcome: Any, subscription: _Subscription) -> None:
@@ -220,23 +223,18 @@ class Outbox:
         async with self._lock:
             if self._is_broken:
                 return
-            with self._breaking():
+            try:
                 await self._flush()
-
-    @contextmanager
-    def _breaking(self) -> Generator[None, None, None]:
-        """After the first failure nothing more is handed on until the run is settled, so that one bug is one error."""
-        try:
-            yield
-        except (Exception, KeyboardInterrupt, SystemExit):
-            self._is_broken = True
-            raise
+            except (Exception, KeyboardInterrupt, SystemExit):
+                self._is_broken = True
+                raise
 
     async def _flush(self) -> None:
         while self._awaiting or self._events or self._unstored:
             while self._awaiting:
                 await self._awaiting.pop(0)
-            await self._store_all()
+            if self._unstored:
+                await self._store_all()
             if self._events:
                 await self._announce()
         self.waiting = False

@@ -184,7 +184,8 @@ async def _relay(run: Run, stream: MessageStream, silence: _Silence) -> None:
     """Read the stream to its terminal event, announcing each; stop when it is silent for too long.
 
     A scope with the deadline stands around the reading of many events. It is set anew only when it has run out and
-    there was something in the meantime, because setting it for each wait costs more than the wait.
+    there was something in the meantime, because setting it for each wait costs more than the wait. What lies ready
+    after listeners were waited for needs none.
     """
     while True:
         with anyio.CancelScope(deadline=silence.deadline) as scope:
@@ -192,6 +193,8 @@ async def _relay(run: Run, stream: MessageStream, silence: _Silence) -> None:
                 return
         if not scope.cancelled_caught:
             await run.outbox.flush()
+            if await _read_what_lies_ready(run, stream, silence):
+                return
         elif silence.is_too_long():
             silence.reach_limit()
             return
@@ -213,3 +216,17 @@ async def _read_on(run: Run, stream: MessageStream, silence: _Silence, scope: an
         run.relay(event)
         if outbox.waiting:
             return False
+
+
+async def _read_what_lies_ready(run: Run, stream: MessageStream, silence: _Silence) -> bool:
+    """Read until the terminal event (true), or until the model has to be waited for (false)."""
+    outbox = run.outbox
+    while stream.is_readable:
+        event = await anext(stream)
+        silence.end(event)
+        if event.type == "done" or event.type == "error":
+            return True
+        run.relay(event)
+        if outbox.waiting:
+            await outbox.flush()
+    return False

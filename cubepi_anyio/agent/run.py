@@ -428,11 +428,10 @@ class Run:
             self._watchdog.stop()
             self._watchdog = None
 
-    async def call_ended(self, slot: CallSlot) -> None:
+    def call_ended(self, slot: CallSlot) -> Awaitable[None] | None:
         """Store the result, then say ``tool_execution_end``."""
         self._close_call(slot)
-        if self.outbox.waiting:
-            await self.outbox.flush()
+        return self.outbox.flush() if self.outbox.waiting else None
 
     def _close_call(self, slot: CallSlot) -> None:
         outcome = slot.outcome

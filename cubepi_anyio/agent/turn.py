@@ -92,6 +92,7 @@ async def run_calls(run: Run, slots: list[CallSlot], answer: AssistantMessage, *
         run_signal=run.signal,
         messages=run.messages,
         tool_timeout=config.limits.tool_timeout,
+        scope_class=type(run.scope),
         settle_timeout=config.limits.settle_timeout,
     )
     if _is_sequential(run, slots):

@@ -121,8 +121,8 @@ class BatchReporter(Protocol):
         """The call has ended because its surroundings are cancelled; it has an outcome if it reached one."""
         ...
 
-    async def call_ended(self, slot: CallSlot) -> None:
-        """The call has its outcome."""
+    def call_ended(self, slot: CallSlot) -> Awaitable[None] | None:
+        """The call has its outcome. What is returned has to be awaited before the call is over."""
         ...
 
     async def call_answered(self, slot: CallSlot) -> None:
@@ -142,6 +142,8 @@ class BatchPlan:
     messages: Sequence[Message]
     tool_timeout: float | None
     """Seconds for tools without a timeout of their own."""
+    scope_class: type[CancelScope]
+    """The event loop's own class of cancel scopes: to find out which loop runs costs as much as a scope."""
     settle_timeout: float
     """Seconds a cancelled tool may take to clean up before it is said to ignore its cancellation."""
 
@@ -155,14 +157,16 @@ async def run_call(slot: CallSlot, plan: BatchPlan) -> None:
     """
     if slot.outcome is None:
         await _reach_outcome(slot, plan)
-    await plan.reporter.call_ended(slot)
+    handing_on = plan.reporter.call_ended(slot)
+    if handing_on is not None:
+        await handing_on
 
 
 async def _reach_outcome(slot: CallSlot, plan: BatchPlan) -> None:
     if slot.aborted:
         slot.outcome = CallOutcome.aborted(slot.call, slot.abort_reason)
         return
-    slot.scope = scope = CancelScope()
+    slot.scope = scope = plan.scope_class()
     try:
         with scope:
             if plan.hooks.resolve is None and plan.hooks.before is None:
