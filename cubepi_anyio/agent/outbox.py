@@ -159,7 +159,7 @@ class Outbox:
 
     def say_one(self, event: AgentEvent) -> None:
         """``say`` for what comes with every delta: an event that can be handed on at once is never queued."""
-        if self._is_broken or self._held or self.waiting or self._store is not None or self._listeners.has_async:
+        if self.is_slow:
             self._queue((event,))
             self.waiting = True
             return

@@ -121,12 +121,8 @@ class _Ear:
         """Whether the producer has said its last word in time, and the deadline is for what it does afterwards."""
 
     def hear(self, event: StreamEvent) -> bool:
-        silence = self._silence
-        if silence.counts_waits:
-            silence.is_on = False
-        else:
-            silence.end(event)
-        if event.type == "done" or event.type == "error":
+        self._silence.end(event)
+        if event.is_terminal:
             return False
         run = self._run
         try:
@@ -202,31 +198,32 @@ async def _relay(run: Run, stream: MessageStream, silence: _Silence) -> None:
 
 async def _read_on(run: Run, stream: MessageStream, silence: _Silence, scope: anyio.CancelScope) -> bool:
     """Read until the terminal event (true), or until listeners have to be waited for, which is no silence (false)."""
-    outbox = run.outbox
     while True:
         if silence.counts_waits and not silence.is_on and not stream.is_readable:
             silence.begin()
             if silence.waits_for_token:
                 silence.waits_for_token = False
                 scope.deadline = silence.deadline
-        event = await anext(stream)
-        silence.end(event)
-        if event.type == "done" or event.type == "error":
+        if await _read_one(run, stream, silence):
             return True
-        run.relay(event)
-        if outbox.waiting:
+        if run.outbox.waiting:
             return False
 
 
 async def _read_what_lies_ready(run: Run, stream: MessageStream, silence: _Silence) -> bool:
     """Read until the terminal event (true), or until the model has to be waited for (false)."""
-    outbox = run.outbox
     while stream.is_readable:
-        event = await anext(stream)
-        silence.end(event)
-        if event.type == "done" or event.type == "error":
+        if await _read_one(run, stream, silence):
             return True
-        run.relay(event)
-        if outbox.waiting:
-            await outbox.flush()
+        await run.outbox.flush()
+    return False
+
+
+async def _read_one(run: Run, stream: MessageStream, silence: _Silence) -> bool:
+    """Read and announce an event; whether it was the terminal one."""
+    event = await anext(stream)
+    silence.end(event)
+    if event.is_terminal:
+        return True
+    run.relay(event)
     return False

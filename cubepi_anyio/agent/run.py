@@ -36,7 +36,6 @@ from ..hooks.middleware import AgentContext
 from ..stream.message_stream import MessageStream
 from ..tools.call import CallSlot
 from ..tools.outcome import CallOutcome
-from ..types.built import changed
 from ..types.content import ToolCall
 from ..types.json import JsonObject
 from ..types.messages import AssistantMessage, Message, ToolResultMessage, UserMessage
@@ -277,12 +276,13 @@ class Run:
 
     def _stamp(self, message: _AnyMessage, **more: object) -> _AnyMessage:
         """The message as it enters the transcript: with an id, a time and the run it belongs to."""
-        return changed(
-            message,
-            **more,
-            id=message.id or self._new_id(),
-            timestamp=message.timestamp if message.timestamp is not None else time.time(),
-            run_id=self.id,
+        return message.model_copy(
+            update={
+                **more,
+                "id": message.id or self._new_id(),
+                "timestamp": message.timestamp if message.timestamp is not None else time.time(),
+                "run_id": self.id,
+            }
         )
 
     def _add(self, message: Message) -> None:

@@ -17,7 +17,6 @@ from typing import Any, cast
 from pydantic_core import from_json
 
 from ..events.stream import StreamEvent
-from ..types.built import built, changed
 from ..types.content import AssistantContent, TextContent, ThinkingContent, ToolCall
 from ..types.json import JsonObject
 from ..types.messages import AssistantMessage
@@ -225,7 +224,7 @@ class MessageBuilder:
 
     def __init__(self, base: AssistantMessage | None = None, *, open_blocks: Collection[int] = ()) -> None:
         """Start from ``base``, whose blocks have ended except those at ``open_blocks``, or from an empty message."""
-        self._header = built(AssistantMessage) if base is None else base
+        self._header = AssistantMessage() if base is None else base
         self._blocks: list[_Block] = []
         self._current: _Block | None = None
         self._write: Callable[[str], int] = len  # of ``_current``, once there is one
@@ -290,9 +289,6 @@ class MessageBuilder:
         An event without an index goes on with the last block, if that is of its kind and open.
         """
         named = event.content_index
-        last = len(self._blocks) - 1
-        if named == last >= 0 and self._blocks[last].kind == kind and not self._positions:
-            return last
         candidates = (len(self._blocks) - 1,) if named is None else (self._positions.get(named, named), named)
         for index in candidates:
             if 0 <= index < len(self._blocks) and self._blocks[index].kind == kind:
@@ -333,7 +329,7 @@ class MessageBuilder:
 
     def snapshot(self, mark: int, length: int) -> AssistantMessage:
         """The message as it stood at event ``mark``, when the growing block was ``length`` long; O(message)."""
-        return changed(self._header, content=self._content_at(mark, length))
+        return self._header.model_copy(update={"content": self._content_at(mark, length)})
 
     def message(self) -> AssistantMessage:
         """The message as it stands."""
@@ -342,7 +338,7 @@ class MessageBuilder:
     def finished(self) -> AssistantMessage:
         """The message after its last event; blocks the provider did not end are ended now."""
         content = [block.final if block.final is not None else block.finish(None) for block in self._blocks]
-        return changed(self._header, content=[block for block in content if block is not None])
+        return self._header.model_copy(update={"content": [block for block in content if block is not None]})
 
     def broken(self, mark: int, length: int) -> AssistantMessage:
         """The message of event ``mark`` as far as it may be kept when it will never be finished.
@@ -350,7 +346,7 @@ class MessageBuilder:
         Text and signed thinking stay; calls and vendors' blocks that had not ended go, because they may be cut.
         """
         content = self._content_at(mark, length, keep_cut=False)
-        return changed(self._header, content=[block for block in content if is_sendable(block)])
+        return self._header.model_copy(update={"content": [block for block in content if is_sendable(block)]})
 
     def _content_at(self, mark: int, length: int, *, keep_cut: bool = True) -> list[AssistantContent]:
         growing = self._growing_at(mark)

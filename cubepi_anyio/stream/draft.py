@@ -131,14 +131,8 @@ class DraftWriter:
 
     def block(self, block: AssistantContent) -> int:
         """Add a whole block at once and return its index: redacted thinking, an image, a vendor's own block."""
-        if not self.started:
-            self.start()
-        index = self._count
-        self._count += 1
-        self._last, self._last_kind = index, None
-        kind = type(block)
-        self._emit(StreamEvent(_START[kind], index, block=block))
-        self._emit(StreamEvent(_END[kind], index))
+        index = self.open(block)
+        self.close(index)
         return index
 
     def text(self, delta: str, *, vendor: JsonObject | None = None) -> None:

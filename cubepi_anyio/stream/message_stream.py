@@ -22,7 +22,6 @@ from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint, checkpoint_if
 from ..concurrency import Driven, OwnCancelCount, bare_error, let_own_cancellation_pass, surroundings_are_cancelled
 from ..errors import IncompleteStream, StreamMisuse
 from ..events.stream import StreamEvent
-from ..types.built import changed
 from ..types.content import ToolCall
 from ..types.messages import AssistantMessage
 from ..types.usage import Usage
@@ -466,7 +465,7 @@ class MessageStream:
             closed = {"stop_reason": terminal.stop_reason or _stop_reason_of(message)}
         if terminal.usage is not None:
             closed["usage"] = terminal.usage
-        return changed(message, **closed)
+        return message.model_copy(update=closed)
 
     def _failure(self, terminal: StreamEvent) -> dict[str, Any]:
         """What a message says of the ``error`` event that ended it."""

@@ -21,7 +21,6 @@ from ..concurrency import (
     AbortSource,
     Driven,
     let_own_cancellation_pass,
-    native_cancel_requests,
     run_in_tasks,
     surroundings_are_cancelled,
 )
@@ -186,8 +185,7 @@ async def _reach_outcome(slot: CallSlot, plan: BatchPlan) -> None:
     if slot.outcome is None:
         slot.outcome = _outcome_of_cancelled(slot, plan)
     _note_lateness(slot, plan)
-    if native_cancel_requests():
-        await let_own_cancellation_pass()
+    await let_own_cancellation_pass()
 
 
 def _interrupt(slot: CallSlot, plan: BatchPlan) -> None:

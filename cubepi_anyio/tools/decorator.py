@@ -95,13 +95,6 @@ def _execute(tool_name: str, function: Callable[..., Any], read: FunctionParamet
             given.update((name, values[source]) for name, source in wanted if source in values)
         return given
 
-    if not wanted and is_async_callable(function) and all(name == field for name, field in fields):
-
-        async def run_plain(tool_call_id: str, params: BaseModel) -> Any:
-            return as_result(tool_name, await function(**params.__dict__))
-
-        return _declaring(run_plain, read)
-
     async def run_async(tool_call_id: str, params: BaseModel, **injected: Any) -> Any:
         return as_result(tool_name, await function(**arguments(tool_call_id, params, injected)))
 

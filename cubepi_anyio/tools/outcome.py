@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, cast
 
-from ..types.built import built
 from ..types.content import TextContent, ToolCall
 from ..types.messages import ToolResultMessage
 from .definition import AgentToolResult
@@ -128,8 +127,7 @@ class CallOutcome:
 
     def message(self, *, id: str = "", timestamp: float | None = None, run_id: str | None = None) -> ToolResultMessage:
         """The message that answers the call in the transcript."""
-        return built(
-            ToolResultMessage,
+        return ToolResultMessage(
             tool_call_id=self.call.id,
             tool_name=self.call.name,
             content=self.result.content,

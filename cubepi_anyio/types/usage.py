@@ -6,8 +6,6 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from .built import built
-
 __all__ = ("ModelCost", "Usage")
 
 
@@ -38,8 +36,7 @@ class Usage(BaseModel):
         return self.context_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        return built(
-            Usage,
+        return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,

@@ -460,3 +460,16 @@ async def test_an_async_listener_that_never_returns_is_given_up_while_settling(
     assert made.labels == ["agent_start", "agent_end:aborted"]
     unsubscribe()
     await assert_well_ended(made)
+
+
+async def test_what_a_listener_does_to_a_result_does_not_change_the_transcript() -> None:
+    made = bench(calling("say"), "done", tools=[saying("say")])
+
+    def clear(event: AgentEvent) -> None:
+        if event.type == "tool_execution_end":
+            event.result.content.clear()
+
+    made.agent.subscribe(clear)
+    await made.agent.prompt("hi")
+    [result] = made.results
+    assert result.text

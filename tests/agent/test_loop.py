@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
+from pydantic import PrivateAttr
 
 from cubepi_anyio import (
     AgentEvent,
@@ -19,7 +20,7 @@ from cubepi_anyio import (
     UserMessage,
     run_agent_loop,
 )
-from tests.support.agents import balance_faults, calling, label, saying, sleeping, transcript_faults
+from tests.support.agents import balance_faults, bench, calling, label, saying, sleeping, transcript_faults
 
 pytestmark = [pytest.mark.anyio, pytest.mark.deadline(10)]
 
@@ -108,3 +109,16 @@ async def test_its_mode_of_execution_is_the_caller_s_choice(mode: Any) -> None:
     batch = [label(event) for event in events if event.type.startswith("tool_execution")]
     starts = [name.startswith("tool_execution_start") for name in batch]
     assert starts == ([True, True, False, False] if mode == "parallel" else [True, False, True, False])
+
+
+async def test_a_message_of_a_class_of_your_own_keeps_what_it_has_besides() -> None:
+    class Noted(UserMessage):
+        _note: str = PrivateAttr(default="")
+
+    made = bench("done")
+    message = Noted(content=[TextContent(text="hi")])
+    message._note = "mine"
+    await made.agent.prompt(message)
+    [said, _] = made.agent.state.messages
+    assert isinstance(said, Noted)
+    assert said._note == "mine"
