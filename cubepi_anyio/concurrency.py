@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, TypeVar, cast
 
 import anyio
+from anyio import CancelScope, TaskHandle
 from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint, checkpoint_if_cancelled
 
 _T = TypeVar("_T")
@@ -113,25 +114,26 @@ class Driven:
         self._coroutine, self._before_wait, self._on_error = coroutine, before_wait, on_error
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        step: Callable[[Any], Any] = self._coroutine.send
+        coroutine = self._coroutine
         value: Any = None
+        error: BaseException | None = None
         while True:
             try:
-                trap = step(value)
+                trap = coroutine.send(value) if error is None else coroutine.throw(error)
             except StopIteration as stop:
                 return stop.value
             if self._before_wait is not None:
                 self._before_wait()
             try:
+                error = None
                 value = yield trap
-                step = self._coroutine.send
                 # trio sends an outcome into the coroutine, which raises it where it waits; asyncio throws.
                 if self._on_error is not None and (sent := getattr(value, "error", None)) is not None:
                     self._on_error(sent)
-            except BaseException as error:  # noqa: ASYNC103 - thrown on
+            except BaseException as thrown:  # noqa: ASYNC103 - thrown on
                 if self._on_error is not None:
-                    self._on_error(error)
-                value, step = error, self._coroutine.throw
+                    self._on_error(thrown)
+                error = thrown
 
 
 class _Done:
@@ -147,7 +149,7 @@ DONE = _Done()
 
 
 @contextmanager
-def shielded(seconds: float) -> Generator[anyio.CancelScope, None, None]:
+def shielded(seconds: float) -> Generator[CancelScope, None, None]:
     """Let the block finish although the surroundings are cancelled, but no longer than ``seconds``.
 
     ``scope.cancelled_caught`` says afterwards whether the time ran out.
@@ -168,16 +170,22 @@ def native_cancel_requests() -> int:
 
 
 def native_cancel_counter() -> Callable[[], int]:
-    """``native_cancel_requests`` for the task that asks now: to find out which that is costs more than to count."""
+    """``native_cancel_requests`` for any task of the event loop that runs now: to ask which it is costs the most."""
     asyncio: Any = sys.modules.get("asyncio")
-    current_task = getattr(asyncio, "current_task", None)
+    current_task: Any = getattr(asyncio, "current_task", None)
     if current_task is None:
         return _none
     try:
-        task = current_task()
+        if current_task() is None:
+            return _none
     except RuntimeError:  # no asyncio loop runs in this thread: trio
         return _none
-    return _none if task is None else task.cancelling
+    return _requests_on_asyncio
+
+
+def _requests_on_asyncio() -> int:
+    asyncio: Any = sys.modules["asyncio"]
+    return asyncio.current_task().cancelling()
 
 
 def _none() -> int:
@@ -202,7 +210,7 @@ class OwnCancelCount:
 
     def __init__(self) -> None:
         self._requests = native_cancel_counter()
-        self._scope = anyio.CancelScope() if self._requests is not _none else None
+        self._scope = CancelScope() if self._requests is not _none else None
 
     def __enter__(self) -> None:
         if self._scope is not None:
@@ -220,10 +228,18 @@ class OwnCancelCount:
         return bool(scope.__exit__(exc_type, exc, tb))
 
 
-async def run_in_tasks(functions: Iterable[Callable[[], Awaitable[_T]]], *, counted: bool = True) -> list[_T]:
+async def run_in_tasks(
+    functions: Iterable[Callable[[], Awaitable[_T]]],
+    *,
+    name: str | None = None,
+    counted: bool = True,
+    on_start: Callable[[TaskHandle[None, Any], CancelScope], object] = lambda task, scope: None,
+) -> list[_T]:
     """Run functions in tasks of their own and wait for all; the first error cancels the rest and leaves as itself.
 
-    Returns what they returned, in the order in which they ended.
+    Returns what they returned, in the order in which they ended; without what was cancelled by its handle alone.
+    ``name`` is what the tasks are called in listings of tasks, instead of after the function they run.
+    ``on_start`` is given the handle of each task, in the order of ``functions``, and the scope around all of them.
 
     The tasks keep what is cancelled in them to themselves (``OwnCancelCount``), unless the current task is not
     ``counted``: one that only scopes cancel, so that nobody asks for its count of cancellations.
@@ -250,7 +266,7 @@ async def run_in_tasks(functions: Iterable[Callable[[], Awaitable[_T]]], *, coun
     try:
         async with anyio.create_task_group() as tasks:
             for function in functions:
-                tasks.start_soon(run, function)
+                on_start(tasks.create_task(run(function), name=name), tasks.cancel_scope)
     except BaseExceptionGroup as group:
         error = bare_error(group)
     except anyio.get_cancelled_exc_class():  # noqa: ASYNC103 - an exit request goes first
@@ -269,21 +285,17 @@ async def run_to_end(function: Callable[[], Awaitable[object]]) -> None:
     In a task of its own, because ``Task.cancel()`` knows no shield and may come again. Scopes that ``function`` opens
     around what must not be cut need a shield of their own.
     """
-    with anyio.CancelScope(shield=True):
+    with CancelScope(shield=True):
         await run_in_tasks((function,))
 
 
 async def run_in_own_task(function: Callable[[], Awaitable[_T]]) -> _T:
-    """Run ``function`` where only scopes can cancel it: where ``Task.cancel()`` is known, in a task of its own.
+    """Run ``function`` in a task that only scopes cancel, where the current one may be cancelled by ``Task.cancel()``.
 
     Whoever cancels the waiting task cancels its task group, a scope, so that shields hold inside however often the
     caller is cancelled. A checkpoint; cancelled, it waits for ``function`` to end.
     """
-    if not has_native_cancellation():
-        result = await function()
-        await checkpoint_if_cancelled()  # as the end of a task group would
-        return result
-    outcomes = await run_in_tasks((function,))
+    outcomes = await run_in_tasks((function,), name="agent run")
     if not outcomes:  # the task was cancelled past the scopes, by what runs in it or by whoever cancels all tasks
         await checkpoint_if_cancelled()
         raise anyio.get_cancelled_exc_class()

@@ -19,6 +19,9 @@ from .run import Run
 
 __all__ = ("ask",)
 
+_NOTHING_DECIDED = TurnAction()
+"""What hooks decide where there are none. Read only."""
+
 
 async def ask(run: Run) -> TurnAction:
     """Ask the model and put its answer into the record; return what hooks decided about it.
@@ -32,7 +35,7 @@ async def ask(run: Run) -> TurnAction:
     shown, system_prompt = await _what_is_shown(run)
     answer = await read_answer(run, partial(_call_provider, run, shown, system_prompt))
     error = run.stream.error if run.stream is not None else None
-    action = TurnAction()
+    action = _NOTHING_DECIDED
     if answer is not None and answer.stop_reason in ("error", "aborted"):
         run.error = error or ProviderError(
             answer.error_message or "the model gave no reason", provider=answer.provider_id, model=answer.model_id
@@ -61,7 +64,7 @@ async def _what_is_shown(run: Run) -> tuple[list[Message], str]:
 async def _after_response(run: Run, answer: AssistantMessage) -> TurnAction:
     hook = run.config.hooks.after_model_response
     assert hook is not None
-    return await hook(answer, ctx=run.context(), signal=run.signal) or TurnAction()
+    return await hook(answer, ctx=run.context(), signal=run.signal) or _NOTHING_DECIDED
 
 
 async def _call_provider(run: Run, messages: list[Message], system_prompt: str) -> MessageStream:

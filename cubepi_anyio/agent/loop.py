@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 import anyio
-from anyio.lowlevel import checkpoint
+from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
-from ..concurrency import hear_of_swallowed_cancellation, run_in_own_task
+from ..concurrency import has_native_cancellation, hear_of_swallowed_cancellation, run_in_own_task
 from ..errors import EmptyPrompt
 from ..events.agent import AgentEvent, RunOutcome
 from ..providers.base import StreamingModel, StreamOptions
@@ -84,7 +84,9 @@ def execute(run: Run, work: Callable[[], Awaitable[None]], *, in_own_task: bool 
     settling. An abort and a limit are results. The run has a task of its own where ``Task.cancel()`` could break the
     shields of tools and providers; ``in_own_task`` says that the current task is that already.
     """
-    return _execute(run, work) if in_own_task else run_in_own_task(partial(_execute, run, work))
+    if in_own_task or not has_native_cancellation():
+        return _execute(run, work)
+    return run_in_own_task(partial(_execute, run, work))
 
 
 async def _execute(run: Run, work: Callable[[], Awaitable[None]]) -> RunResult:
@@ -109,6 +111,7 @@ async def _execute(run: Run, work: Callable[[], Awaitable[None]]) -> RunResult:
     await settle(run, _outcome_of(run))
     if run.fatal is not None:
         raise run.fatal
+    await checkpoint_if_cancelled()  # as the end of a task group would
     return run.result()
 
 

@@ -130,7 +130,8 @@ class Outbox:
         self._events: deque[AgentEvent] = _NO_EVENTS
         self._to_hear: Iterator[_Subscription] | None = None
         """Who has not been told of the first event yet, once telling it has begun."""
-        self._awaiting: list[Awaitable[Any]] = []
+        self._awaiting: tuple[Awaitable[Any], ...] = ()
+        """What plain functions returned to be waited for."""
         self._lock: anyio.Lock | None = None
         self._held = False
         self._is_broken = False
@@ -196,7 +197,7 @@ class Outbox:
     def _await_later(self, outcome: Any, subscription: _Subscription) -> None:
         """Leave what a plain function returned to ``flush``, if it is something to wait for."""
         if inspect.isawaitable(outcome):
-            self._awaiting.append(outcome)
+            self._awaiting += (outcome,)
             self.waiting = True
             if inspect.iscoroutine(outcome):
                 self._listeners.found_async(subscription)
@@ -232,7 +233,9 @@ class Outbox:
     async def _flush(self) -> None:
         while self._awaiting or self._events or self._unstored:
             while self._awaiting:
-                await self._awaiting.pop(0)
+                first, *rest = self._awaiting
+                self._awaiting = tuple(rest)
+                await first
             if self._unstored:
                 await self._store_all()
             if self._events:
@@ -277,8 +280,9 @@ class Outbox:
         """Wait for nobody any more: plain functions hear what is left, and nothing more is stored."""
         self._unstored.clear()
         while self._awaiting or self._events:
-            while self._awaiting:
-                _leave(self._awaiting.pop(0))
+            awaiting, self._awaiting = self._awaiting, ()
+            for outcome in awaiting:
+                _leave(outcome)
             if self._events:
                 self._tell_plain_listeners()
         self.waiting = False

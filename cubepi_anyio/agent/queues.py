@@ -16,7 +16,8 @@ class MessageQueue:
     """Messages in the order they were accepted; each can be taken back by its id until it is taken."""
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[str, Message]] = []
+        self._waiting: dict[str, Message] = {}
+        """By their ids, oldest first."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -24,26 +25,22 @@ class MessageQueue:
     @property
     def messages(self) -> list[Message]:
         """What waits, in order."""
-        return [message for _, message in self._waiting]
+        return list(self._waiting.values())
 
     def put(self, message: Message) -> str:
         """Accept a message and return the id with which it can be taken back."""
         queued_id = f"queued-{next(_ids)}"
-        self._waiting.append((queued_id, message))
+        self._waiting[queued_id] = message
         return queued_id
 
     def retract(self, queued_id: str) -> bool:
         """Take a message back; ``False`` if it is no longer waiting."""
-        for entry in self._waiting:
-            if entry[0] == queued_id:
-                self._waiting.remove(entry)
-                return True
-        return False
+        return self._waiting.pop(queued_id, None) is not None
 
     def take(self, mode: QueueMode) -> list[Message]:
         """Take the next message, or all of them."""
         if mode == "one-at-a-time":
-            return [self._waiting.pop(0)[1]] if self._waiting else []
+            return [self._waiting.pop(next(iter(self._waiting)))] if self._waiting else []
         taken = self.messages
         self._waiting.clear()
         return taken

@@ -67,6 +67,7 @@ class Run:
         "_calls_open",
         "_id_prefix",
         "_ids",
+        "_last_said",
         "_listeners",
         "_results",
         "_suspended",
@@ -82,7 +83,6 @@ class Run:
         "extra",
         "fatal",
         "id",
-        "last_text",
         "limit",
         "messages",
         "new_messages",
@@ -91,7 +91,6 @@ class Run:
         "outcome",
         "phase",
         "pump",
-        "requests",
         "scope",
         "signal",
         "slots",
@@ -139,9 +138,6 @@ class Run:
         self.tool_calls: int = 0
         self.extra: JsonObject = extra if extra is not None else {}
         """The thread's own notes; hooks may change them."""
-        self.requests: list[PersonRequest] = []
-        """The questions that calls of this run wait for."""
-        self.last_text: str = ""
         self.on_settled: Callable[[RunOutcome], Awaitable[None]] | None = None
         """Called when everything is stored and announced, or given up: gives the thread back."""
 
@@ -158,9 +154,11 @@ class Run:
         self._answer_open = False
         self._calls_open = False
         self.answer: AssistantMessage | None = None
+        self._last_said: AssistantMessage | None = None
+        """The model's last message in the transcript that is of this run."""
         self._results: list[ToolResultMessage] = []
         self._answered = 0
-        self._suspended: list[CallSlot] = []
+        self._suspended: tuple[CallSlot, ...] = ()
         """The calls that wait for a person."""
         self._ids = 0
         self._watchdog: Watchdog | None = None
@@ -174,11 +172,7 @@ class Run:
         self.aborted, self.abort_reason = True, reason
         self._set_signals(reason)
         self.scope.cancel()
-        for slot in self.slots:
-            # A tool that shields itself does not notice the cancellation, but its time runs from now on.
-            if slot.goes_on and slot.cancelled_at is None:
-                slot.cancelled_at = current_time()
-                self.call_cancelled(slot, alone=True)
+        self._note_cancelled(self.slots)
 
     def fail(self, error: BaseException) -> None:
         """End the run because of an error that cannot be raised where it was noticed."""
@@ -343,7 +337,7 @@ class Run:
         if message.usage is not None:
             self.usage = self.usage + message.usage
         if message.content:
-            self.last_text = message.text
+            self._last_said = message
             self._add(message)
             self.outbox.keep(message)
         if self._listeners.subscriptions:
@@ -406,9 +400,24 @@ class Run:
         if not alone:
             # By what is around the run: the others need not find out for themselves.
             self._set_signals("the run was cancelled")
+            self._note_cancelled(self.slots)
+        if slot.cancelled_at is None:
+            slot.cancelled_at = current_time()
+            self._watch([slot])
+
+    def _note_cancelled(self, slots: Sequence[CallSlot]) -> None:
+        """All that run have been cancelled now: a tool that shields itself does not notice, but its time runs too."""
+        going_on = [slot for slot in slots if slot.goes_on and slot.cancelled_at is None]
+        if going_on:
+            now = current_time()
+            for slot in going_on:
+                slot.cancelled_at = now
+            self._watch(going_on)
+
+    def _watch(self, slots: Sequence[CallSlot]) -> None:
         if self._watchdog is None:
             self._watchdog = Watchdog(self.id, self.config.limits.settle_timeout)
-        self._watchdog.watch(slot)
+        self._watchdog.watch(slots)
 
     def call_interrupted(self, slot: CallSlot) -> None:
         """Close a call that ended because the run is cancelled, at the moment it ended."""
@@ -418,7 +427,9 @@ class Run:
             self.fail(error)
 
     def _close_interrupted(self, slot: CallSlot) -> None:
-        if slot.outcome is None:
+        if slot.outcome is None and slot.aborted:
+            slot.outcome = CallOutcome.aborted(slot.call, slot.abort_reason)
+        elif slot.outcome is None:
             slot.outcome = CallOutcome.cancelled(slot.call, self.why_ended(), started=slot.started)
         self._close_call(slot)
 
@@ -427,6 +438,12 @@ class Run:
         if self._watchdog is not None:
             self._watchdog.stop()
             self._watchdog = None
+
+    def task_aborted(self, slot: CallSlot) -> None:
+        """Close a call that ended alone in a task that can wait for nothing; the events are on their way at once."""
+        self._close_call(slot)
+        if self.outbox.waiting and self.pump is not None:
+            self.pump.start_soon(self.hand_on)
 
     def call_ended(self, slot: CallSlot) -> Awaitable[None] | None:
         """Store the result, then say ``tool_execution_end``."""
@@ -441,7 +458,7 @@ class Run:
         slot.closed = True
         self._announce_call(slot)
         if outcome.request is not None:
-            self._suspend(slot, outcome.request)
+            self._suspended += (slot,)
         else:
             slot.answer = outcome.message(id=self._new_id(), timestamp=time.time(), run_id=self.id)
             self.outbox.keep(slot.answer)
@@ -483,15 +500,16 @@ class Run:
         if self._listeners.subscriptions:
             self.outbox.say(MessageStartEvent(answer), MessageEndEvent(answer))
 
-    def _suspend(self, slot: CallSlot, request: PersonRequest) -> None:
-        self.requests.append(request)
-        self._suspended.append(slot)
+    @property
+    def requests(self) -> list[PersonRequest]:
+        """The questions that calls of this run wait for."""
+        return [slot.outcome.request for slot in self._suspended if slot.outcome and slot.outcome.request]
 
     def hold_back(self, slot: CallSlot, request: PersonRequest) -> None:
         """A call of a resumed batch that still waits: nothing is said of it in this run."""
         slot.outcome = CallOutcome.suspended(slot.call, request)
         slot.announced = slot.closed = True
-        self._suspend(slot, request)
+        self._suspended += (slot,)
 
     def give_up_suspended(self) -> None:
         """The run does not end suspended after all: the calls that wait are answered as cancelled."""
@@ -502,8 +520,7 @@ class Run:
             slot.answer = outcome.message(id=self._new_id(), timestamp=time.time(), run_id=self.id)
             self.outbox.keep(slot.answer)
             self._add_result(slot.answer)
-        self._suspended.clear()
-        self.requests.clear()
+        self._suspended = ()
         self._order_results()
 
     def _order_results(self) -> None:
@@ -550,7 +567,7 @@ class Run:
         return RunResult(
             run_id=self.id,
             outcome=self.outcome,
-            text=self.last_text,
+            text=self._last_said.text if self._last_said is not None else "",
             messages=self.new_messages,
             usage=self.usage,
             error=self.error,

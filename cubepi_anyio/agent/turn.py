@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Sequence
 
 import anyio
 
-from ..concurrency import bare_error
+from ..concurrency import bare_error, native_cancel_counter
 from ..hooks.chain import tool_hooks
 from ..hooks.middleware import TurnAction
 from ..tools.batch import run_parallel, run_sequential
@@ -92,7 +92,9 @@ async def run_calls(run: Run, slots: list[CallSlot], answer: AssistantMessage, *
         run_signal=run.signal,
         messages=run.messages,
         tool_timeout=config.limits.tool_timeout,
+        may_time_out=config.limits.tool_timeout is not None or any(tool.timeout for tool in config.tools.values()),
         scope_class=type(run.scope),
+        cancel_requests=native_cancel_counter(),
         settle_timeout=config.limits.settle_timeout,
     )
     if _is_sequential(run, slots):

@@ -10,7 +10,7 @@ turn began at which event and each block how long it was then, which is all that
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from io import StringIO
 from typing import Any, cast
 
@@ -21,7 +21,7 @@ from ..types.content import AssistantContent, TextContent, ThinkingContent, Tool
 from ..types.json import JsonObject
 from ..types.messages import AssistantMessage
 
-__all__ = ("MessageBuilder", "is_sendable", "parse_arguments")
+__all__ = ("MessageBuilder", "is_sendable", "parse_arguments", "stop_reason_of")
 
 
 def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
@@ -59,6 +59,11 @@ def is_sendable(block: AssistantContent) -> bool:
             return block.invalid_arguments is None
         case _:
             return True
+
+
+def stop_reason_of(said: str, content: Sequence[AssistantContent]) -> str:
+    """Why a message ended whose provider ``said`` nothing that agrees with its ``content``."""
+    return "tool_use" if said == "stop" and any(block.type == "tool_call" for block in content) else said
 
 
 _FOLD_LENGTH = 1024
@@ -172,21 +177,21 @@ class _Block:
         if self.kind == "thinking":
             return self._finish_thinking(told)
         block = told if told is not None else self.known
-        if isinstance(told, ToolCall) and "arguments" in told.model_fields_set:
-            return told
-        if isinstance(block, ToolCall) and not block.arguments and block.invalid_arguments is None:
-            arguments, invalid = parse_arguments(self._text)
-            return block.model_copy(update={"arguments": arguments, "invalid_arguments": invalid})
-        return block
+        if block is None or block.type != "tool_call" or block.arguments or block.invalid_arguments is not None:
+            return block
+        if block is told and "arguments" in block.model_fields_set:
+            return block  # told to have none
+        arguments, invalid = parse_arguments(self._text)
+        return block.model_copy(update={"arguments": arguments, "invalid_arguments": invalid})
 
     def _finish_text(self, told: AssistantContent | None) -> AssistantContent:
-        if isinstance(told, TextContent) and told.text:
+        if told is not None and told.type == "text" and told.text:
             return told
         return TextContent(text=self._text, vendor=_vendor_of(told if told is not None else self.known))
 
     def _finish_thinking(self, told: AssistantContent | None) -> AssistantContent:
         block = told if told is not None else self.known
-        if not isinstance(block, ThinkingContent):
+        if block is None or block.type != "thinking":
             return ThinkingContent(thinking=self._text)
         if block is told and block.thinking:
             return block
@@ -205,16 +210,19 @@ def _mark_of(entry: tuple[int, int]) -> int:
     return entry[0]
 
 
+# Blocks are told apart by their ``type``, here for every event: pydantic's classes take long to say what is theirs.
+
+
 def _text_in(block: AssistantContent | None) -> str:
-    match block:
-        case TextContent(text=text) | ThinkingContent(thinking=text):
-            return text
-        case _:
-            return ""
+    if block is None:
+        return ""
+    if block.type == "text":
+        return block.text
+    return block.thinking if block.type == "thinking" else ""
 
 
 def _vendor_of(block: AssistantContent | None) -> JsonObject | None:
-    return block.vendor if isinstance(block, TextContent | ThinkingContent) else None
+    return block.vendor if block is not None and (block.type == "text" or block.type == "thinking") else None
 
 
 class MessageBuilder:
@@ -335,10 +343,12 @@ class MessageBuilder:
         """The message as it stands."""
         return self.snapshot(self._mark, self._current.length if self._current is not None else 0)
 
-    def finished(self) -> AssistantMessage:
+    def finished(self, *, stop_reason: str | None = None) -> AssistantMessage:
         """The message after its last event; blocks the provider did not end are ended now."""
         content = [block.final if block.final is not None else block.finish(None) for block in self._blocks]
-        return self._header.model_copy(update={"content": [block for block in content if block is not None]})
+        kept = [block for block in content if block is not None]
+        closed = stop_reason or stop_reason_of(self._header.stop_reason, kept)
+        return self._header.model_copy(update={"content": kept, "stop_reason": closed})
 
     def broken(self, mark: int, length: int) -> AssistantMessage:
         """The message of event ``mark`` as far as it may be kept when it will never be finished.

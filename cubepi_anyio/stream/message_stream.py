@@ -25,7 +25,7 @@ from ..events.stream import StreamEvent
 from ..types.content import ToolCall
 from ..types.messages import AssistantMessage
 from ..types.usage import Usage
-from .builder import MessageBuilder, is_sendable
+from .builder import MessageBuilder, is_sendable, stop_reason_of
 from .produce import call_with, describe
 
 __all__ = ("LINGER_SECONDS", "EventReader", "MessageStream", "Produce")
@@ -456,16 +456,18 @@ class MessageStream:
         """The message the stream kept, closed by what its terminal event says."""
         terminal = self._terminal
         assert terminal is not None
-        closed: dict[str, Any]
-        if terminal.type == "error":
-            message = self.broken_message()
-            closed = self._failure(terminal)
-        else:
-            message = self._given if self._given is not None else (self._builder or MessageBuilder()).finished()
-            closed = {"stop_reason": terminal.stop_reason or _stop_reason_of(message)}
+        closed: dict[str, Any] = {}
         if terminal.usage is not None:
             closed["usage"] = terminal.usage
-        return message.model_copy(update=closed)
+        if terminal.type == "error":
+            message = self.broken_message()
+            closed.update(self._failure(terminal))
+        elif self._given is not None:
+            message = self._given
+            closed["stop_reason"] = terminal.stop_reason or stop_reason_of(message.stop_reason, message.content)
+        else:
+            message = (self._builder or MessageBuilder()).finished(stop_reason=terminal.stop_reason)
+        return message.model_copy(update=closed) if closed else message
 
     def _failure(self, terminal: StreamEvent) -> dict[str, Any]:
         """What a message says of the ``error`` event that ended it."""
@@ -534,9 +536,3 @@ def _is_the_callers_own(exc: BaseException | None) -> bool:
         group = cast("BaseExceptionGroup[Any]", exc)
         return group.subgroup(anyio.get_cancelled_exc_class()) is None
     return isinstance(exc, Exception)
-
-
-def _stop_reason_of(message: AssistantMessage) -> str:
-    """Why a message ended whose provider does not say."""
-    has_calls = any(block.type == "tool_call" for block in message.content)
-    return "tool_use" if has_calls and message.stop_reason == "stop" else message.stop_reason

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
+
+from anyio import CancelScope, TaskHandle
 
 from ..concurrency import run_in_tasks
 from .call import BatchPlan, CallSlot, run_call
@@ -22,10 +25,19 @@ async def run_parallel(slots: Sequence[CallSlot], plan: BatchPlan, *, max_parall
     if len(slots) == 1:
         await run_call(slots[0], plan)
     elif max_parallel is None or max_parallel >= len(slots):
-        await run_in_tasks((partial(run_call, slot, plan) for slot in slots), counted=False)
+        starting = iter(slots)
+
+        def on_start(task: TaskHandle[None, Any], scope: CancelScope) -> None:
+            slot = next(starting)
+            if not plan.may_time_out:
+                slot.task, slot.boundary = task, scope
+
+        calls = (partial(run_call, slot, plan) for slot in slots)
+        await run_in_tasks(calls, name="tool call", counted=False, on_start=on_start)
     else:
         waiting = iter(slots)
-        await run_in_tasks((partial(_work_off, waiting, plan) for _ in range(max_parallel)), counted=False)
+        workers = (partial(_work_off, waiting, plan) for _ in range(max_parallel))
+        await run_in_tasks(workers, name="tool calls", counted=False)
 
 
 async def _work_off(waiting: Iterator[CallSlot], plan: BatchPlan) -> None:

@@ -6,13 +6,14 @@ import inspect
 import logging
 import math
 import threading
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
 import anyio
-from anyio import CancelScope, NoEventLoopError, from_thread
+from anyio import CancelScope, NoEventLoopError, TaskHandle, from_thread
 from anyio.lowlevel import checkpoint_if_cancelled, current_token
 
 from ..concurrency import (
@@ -37,6 +38,9 @@ _log = logging.getLogger(__name__)
 
 __all__ = ("BatchPlan", "BatchReporter", "CallSlot", "run_call")
 
+_NO_SCOPE = nullcontext()
+"""Around a call whose task is its scope."""
+
 
 class CallSlot:
     """One call of a batch while it comes to its end; the outcome stays in it, whatever becomes of the task."""
@@ -46,6 +50,7 @@ class CallSlot:
         "aborted",
         "announced",
         "answer",
+        "boundary",
         "call",
         "cancelled_at",
         "closed",
@@ -55,6 +60,7 @@ class CallSlot:
         "scope",
         "signal",
         "started",
+        "task",
         "thread",
         "tool",
     )
@@ -64,7 +70,12 @@ class CallSlot:
         self.tool: AgentTool | None = None
         self.params: Any = None
         self.outcome: CallOutcome | None = None
+        self.task: TaskHandle[None, Any] | None = None
+        """The call's own task, where ending the call is to end the task: no scope of its own is needed then."""
         self.scope: CancelScope | None = None
+        """The call's own scope, where it has no task of its own or may time out."""
+        self.boundary: CancelScope | None = None
+        """The innermost scope that is not the tool's: the call's own, or that of the batch."""
         self.signal: AbortSource | None = None
         self.thread: ThreadCall | None = None
         self.coroutine: Any = None
@@ -92,12 +103,28 @@ class CallSlot:
         """Whether the tool wants to end by itself when its signal is set."""
         return self.tool is not None and self.tool.cancellation == "cooperative"
 
+    def let_go(self) -> None:
+        """The tool has ended: keep nothing that only its running needed, however many calls the batch still runs."""
+        self.task = self.scope = self.boundary = self.coroutine = self.params = None
+
+    @property
+    def ended_alone(self) -> bool:
+        """Whether this call has been cancelled, and not only what is around it."""
+        return self.aborted or (self.scope is not None and self.scope.cancel_called)
+
+    @property
+    def task_is_cancelled(self) -> bool:
+        """Whether the call was ended alone by cancelling its task."""
+        return self.aborted and self.task is not None
+
     def abort(self, reason: str | None) -> None:
         """End this call alone."""
         self.aborted, self.abort_reason = True, reason
         if self.signal is not None:
             self.signal.set(reason)
-        if self.scope is not None:
+        if self.task is not None:
+            self.task.cancel()
+        elif self.scope is not None:
             self.scope.cancel()
 
 
@@ -113,11 +140,15 @@ class BatchReporter(Protocol):
         ...
 
     def call_cancelled(self, slot: CallSlot, *, alone: bool) -> None:
-        """A cancellation has reached the running tool; of this call ``alone``, or of all of them."""
+        """A cancellation has reached the running tool, of this call ``alone``, or of all of them: note the time."""
         ...
 
     def call_interrupted(self, slot: CallSlot) -> None:
         """The call has ended because its surroundings are cancelled; it has an outcome if it reached one."""
+        ...
+
+    def task_aborted(self, slot: CallSlot) -> None:
+        """The call has its outcome, and its task is cancelled: it can wait for nothing that has to be awaited."""
         ...
 
     def call_ended(self, slot: CallSlot) -> Awaitable[None] | None:
@@ -141,8 +172,12 @@ class BatchPlan:
     messages: Sequence[Message]
     tool_timeout: float | None
     """Seconds for tools without a timeout of their own."""
+    may_time_out: bool
+    """Whether any of the tools has a timeout."""
     scope_class: type[CancelScope]
     """The event loop's own class of cancel scopes: to find out which loop runs costs as much as a scope."""
+    cancel_requests: Callable[[], int]
+    """How often ``Task.cancel()`` has hit the current task."""
     settle_timeout: float
     """Seconds a cancelled tool may take to clean up before it is said to ignore its cancellation."""
 
@@ -154,43 +189,52 @@ async def run_call(slot: CallSlot, plan: BatchPlan) -> None:
     exception else only for what is not the tool's: an error of a hook or of the reporter, ``KeyboardInterrupt`` and
     ``SystemExit``. The task has to be one that only scopes cancel.
     """
-    if slot.outcome is None:
+    if slot.outcome is None and slot.aborted:
+        slot.outcome = CallOutcome.aborted(slot.call, slot.abort_reason)
+    elif slot.outcome is None:
         await _reach_outcome(slot, plan)
+    task_is_cancelled = slot.task_is_cancelled
+    slot.let_go()
+    if task_is_cancelled:
+        plan.reporter.task_aborted(slot)
+        return
     handing_on = plan.reporter.call_ended(slot)
     if handing_on is not None:
         await handing_on
 
 
 async def _reach_outcome(slot: CallSlot, plan: BatchPlan) -> None:
-    if slot.aborted:
-        slot.outcome = CallOutcome.aborted(slot.call, slot.abort_reason)
-        return
-    slot.scope = scope = plan.scope_class()
+    if slot.task is None:
+        slot.scope = slot.boundary = plan.scope_class()
     try:
-        with scope:
+        with slot.scope or _NO_SCOPE:
             if plan.hooks.resolve is None and plan.hooks.before is None:
                 _prepare(slot, plan)
             else:
                 await _prepare_with_hooks(slot, plan)
             if slot.outcome is None:
-                await _execute(slot, plan, scope)
+                await _execute(slot, plan)
             if plan.hooks.after is not None:
                 await _after(slot, plan)
     except anyio.get_cancelled_exc_class() as error:  # noqa: ASYNC103 - the scopes say whose it is
-        # The type of the exception does not say who was cancelled; the state of the surroundings does.
-        if surroundings_are_cancelled():
-            _interrupt(slot, plan)
-            raise
-        slot.outcome = CallOutcome.failed(slot.call, _self_cancelled(error))
+        # The type of the exception does not say who was cancelled; the state of the surroundings does. Of a task that
+        # was cancelled for this call alone it says nothing, and its handle catches what comes after.
+        if not slot.task_is_cancelled:
+            if surroundings_are_cancelled():
+                _interrupt(slot, plan)
+                raise
+            slot.outcome = CallOutcome.failed(slot.call, _self_cancelled(error))
     if slot.outcome is None:
         slot.outcome = _outcome_of_cancelled(slot, plan)
     _note_lateness(slot, plan)
-    await let_own_cancellation_pass()
+    if plan.cancel_requests():
+        await let_own_cancellation_pass()
 
 
 def _interrupt(slot: CallSlot, plan: BatchPlan) -> None:
     _keep_thread_outcome(slot, "the run was cancelled")
     _note_lateness(slot, plan)
+    slot.let_go()
     plan.reporter.call_interrupted(slot)
 
 
@@ -204,7 +248,7 @@ def _note_lateness(slot: CallSlot, plan: BatchPlan) -> None:
         slot.outcome = CallOutcome.ignored_cancellation(slot.call, slot.outcome, seconds)
 
 
-def _self_cancelled(error: BaseException) -> BaseException:
+def _self_cancelled(error: BaseException) -> Exception:
     failure = RuntimeError("the tool cancelled itself")
     failure.__cause__ = error
     return failure
@@ -319,11 +363,11 @@ def _timeout_of(slot: CallSlot, plan: BatchPlan) -> float | None:
     return own if own is not None else plan.tool_timeout
 
 
-async def _execute(slot: CallSlot, plan: BatchPlan, scope: CancelScope) -> None:
-    tool = slot.tool
+async def _execute(slot: CallSlot, plan: BatchPlan) -> None:
+    tool, scope = slot.tool, slot.scope
     assert tool is not None
     timeout = _timeout_of(slot, plan)
-    if timeout is not None:
+    if timeout is not None and scope is not None:
         scope.deadline = anyio.current_time() + timeout
     slot.started = True
     try:
@@ -333,14 +377,15 @@ async def _execute(slot: CallSlot, plan: BatchPlan, scope: CancelScope) -> None:
     except SuspendCall as suspended:
         slot.outcome = _suspended(slot, tool, suspended)
     except Exception as error:
-        slot.outcome = await _failed_or_cancelled(slot, error, scope, plan)
+        slot.outcome = await _failed_or_cancelled(slot, error, plan)
     except BaseExceptionGroup as group:
-        # A group of errors and cancellations, from a task group of the tool's own: its errors are the outcome.
+        # From a nursery of the tool's own, which mixes errors with cancellations: its errors are the outcome.
         _, others = group.split(anyio.get_cancelled_exc_class())
-        if not isinstance(others, Exception):
+        if others is not None and not isinstance(others, Exception):
             raise
-        slot.outcome = await _failed_or_cancelled(slot, others, scope, plan)
-    scope.deadline = math.inf
+        slot.outcome = await _failed_or_cancelled(slot, others or _self_cancelled(group), plan)
+    if timeout is not None and scope is not None:
+        scope.deadline = math.inf
 
 
 def _suspended(slot: CallSlot, tool: AgentTool, suspended: SuspendCall) -> CallOutcome:
@@ -354,9 +399,9 @@ def _suspended(slot: CallSlot, tool: AgentTool, suspended: SuspendCall) -> CallO
     return CallOutcome.failed(slot.call, RuntimeError(problem))
 
 
-async def _failed_or_cancelled(slot: CallSlot, error: Exception, scope: CancelScope, plan: BatchPlan) -> CallOutcome:
+async def _failed_or_cancelled(slot: CallSlot, error: Exception, plan: BatchPlan) -> CallOutcome:
     """An error that a tool raised while it was being cancelled did not cause the end of the call."""
-    if not scope.cancel_called:
+    if not slot.ended_alone:
         if slot.cancelled_at is not None and surroundings_are_cancelled():
             _log.debug("tool %r raised while its run was being cancelled", slot.call.name, exc_info=error)
             await checkpoint_if_cancelled()
@@ -391,21 +436,22 @@ def _note_cancellation(slot: CallSlot, plan: BatchPlan, error: BaseException) ->
 
     The tool may take its time then, or not let itself be stopped.
     """
-    scope = slot.scope
-    if slot.cancelled_at is not None or scope is None or not isinstance(error, anyio.get_cancelled_exc_class()):
+    boundary = slot.boundary
+    if slot.cancelled_at is not None or boundary is None or not isinstance(error, anyio.get_cancelled_exc_class()):
         return
     is_told = plan.run_signal.is_set() or (slot.signal is not None and slot.signal.is_set())
-    alone = is_told or scope.cancel_called
-    if alone or _comes_from_outside(scope):
-        slot.cancelled_at = anyio.current_time()
+    alone = is_told or slot.ended_alone
+    if alone or _comes_from_outside(boundary):
         plan.reporter.call_cancelled(slot, alone=alone)
 
 
 def _comes_from_outside(scope: CancelScope) -> bool:
-    """Whether the current task is cancelled by what is around ``scope``, and not only by a scope further in.
+    """Whether the current task is cancelled by ``scope`` or what is around it, and not only by a scope further in.
 
     A shield in between tells: under it, only what is further in is left. It is gone before anything else runs.
     """
+    if scope.cancel_called:
+        return True
     if not surroundings_are_cancelled():
         return False
     scope.shield = True

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, cast
 
-from ..types.content import TextContent, ToolCall
+from ..types.content import ToolCall
 from ..types.messages import ToolResultMessage
 from .definition import AgentToolResult
 
@@ -122,8 +122,8 @@ class CallOutcome:
     def _error(
         cls, call: ToolCall, ending: CallEnding, text: str, *, error: BaseException | None = None, **details: Any
     ) -> CallOutcome:
-        known = {"ending": str(ending), **{key: value for key, value in details.items() if value is not None}}
-        return cls(call, ending, AgentToolResult([TextContent(text=text)], known, True), True, error)
+        known = {"ending": ending.value, **{key: value for key, value in details.items() if value is not None}}
+        return cls(call, ending, AgentToolResult(text, known, True), True, error)
 
     def message(self, *, id: str = "", timestamp: float | None = None, run_id: str | None = None) -> ToolResultMessage:
         """The message that answers the call in the transcript."""

@@ -75,12 +75,12 @@ class AssistantMessage(_Message):
     @property
     def text(self) -> str:
         """The text blocks, joined."""
-        return text_of(self.content)
+        return "".join(block.text for block in self.content if block.type == "text")
 
     @property
     def tool_calls(self) -> list[ToolCall]:
         """The calls in the order the model made them."""
-        return [block for block in self.content if isinstance(block, ToolCall)]
+        return [block for block in self.content if block.type == "tool_call"]
 
 
 class ToolResultMessage(_Message):

@@ -1,4 +1,4 @@
-"""For tests of what only asyncio has."""
+"""For tests of what only one backend has."""
 
 from __future__ import annotations
 
@@ -12,3 +12,8 @@ on_asyncio = pytest.mark.parametrize(
     "anyio_backend", ["asyncio", pytest.param("uvloop", marks=_needs_uvloop)], indirect=True
 )
 """Run the test on asyncio with both of its loops, and not on trio: it uses ``Task.cancel()`` or ``asyncio.timeout``."""
+
+_needs_trio = pytest.mark.skipif(find_spec("trio") is None, reason="trio is not installed")
+
+on_trio = pytest.mark.parametrize("anyio_backend", [pytest.param("trio", marks=_needs_trio)], indirect=True)
+"""Run the test on trio alone: it uses nurseries."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -161,13 +163,24 @@ async def test_a_tool_that_swallows_a_native_cancel_does_not_keep_it_from_leavin
     await _check_swallowed("native")
 
 
-async def test_nothing_watches_any_more_when_the_run_is_over() -> None:
-    watching: list[str] = []
+async def test_what_watched_holds_nothing_of_a_run_that_is_over() -> None:
+    class Held:
+        """Something a call holds."""
 
-    def names() -> list[str]:
-        return [thread.name for thread in threading.enumerate() if "watchdog" in thread.name]
+    async def end_one() -> weakref.ref[Held]:
+        held, began = Held(), anyio.Event()
 
-    made, _ = await _check_cleanup("abort", seconds=0.05, settle_timeout=30.0, during=lambda: watching.extend(names()))
-    assert watching == ["cubepi_anyio watchdog"]
-    assert names() == []
-    await assert_well_ended(made)
+        async def hold(tool_call_id: str, params: NoParams, *, held: Held = held) -> str:
+            began.set()
+            await anyio.sleep_forever()
+            return str(held)
+
+        made = bench(calling("hold"), tools=[tool_of("hold", hold)], limits=RunLimits(settle_timeout=30.0))
+        await end_call("abort", made, began.wait)
+        await assert_well_ended(made)
+        return weakref.ref(held)
+
+    ref = await end_one()
+    assert {thread.daemon for thread in threading.enumerate() if "watchdog" in thread.name} == {True}
+    gc.collect()
+    assert ref() is None
