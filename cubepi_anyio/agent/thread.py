@@ -11,7 +11,7 @@ import anyio
 
 from ..checkpointers.base import Checkpointer, RunClaim, StoredRequest
 from ..checkpointers.repair import repaired
-from ..errors import RequestsPending, UnknownRequest
+from ..errors import ClaimLost, RequestsPending, UnknownRequest
 from ..events.agent import RunOutcome
 from ..types.json import JsonObject
 from ..types.messages import AssistantMessage, Message, ToolResultMessage
@@ -107,10 +107,25 @@ class StoredThread:
             await self.clear(over)
 
     async def keep_claim(self) -> None:
-        """Renew the claim for as long as the run goes on. Raises ``ClaimLost`` if it is too late."""
+        """Renew the claim three times in a lease, for as long as the run goes on. Raises ``ClaimLost`` if it is late.
+
+        A store that fails is asked again as long as the claim lasts; then what it raised leaves.
+        """
+        interval_seconds = self._lease_seconds / 3
+        ends_at = anyio.current_time() + self._lease_seconds
         while self._claim is not None:
-            await anyio.sleep(self._lease_seconds / 3)
-            await self.checkpointer.renew_claim(self._claim, lease_seconds=self._lease_seconds)
+            await anyio.sleep(interval_seconds)
+            asked_at = anyio.current_time()
+            try:
+                await self.checkpointer.renew_claim(self._claim, lease_seconds=self._lease_seconds)
+            except ClaimLost:
+                raise
+            except Exception:
+                if anyio.current_time() + interval_seconds >= ends_at:
+                    raise
+                _log.warning("the claim on thread %s was not renewed; trying again", self.thread_id, exc_info=True)
+            else:
+                ends_at = asked_at + self._lease_seconds
 
     async def close(self, outcome: RunOutcome) -> None:
         """Save the thread's notes if they changed, and give the claim back."""

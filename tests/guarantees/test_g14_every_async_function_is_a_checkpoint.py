@@ -26,10 +26,12 @@ from cubepi_anyio import (
     invoke_on_response,
     run_agent_loop,
 )
+from cubepi_anyio.checkpointers.memory import MemoryCheckpointer
 from cubepi_anyio.concurrency import AbortSource
 from cubepi_anyio.testing.asyncio_steps import run_on_asyncio
 from cubepi_anyio.testing.steps import StepWatch
 from cubepi_anyio.testing.trio_steps import run_on_trio
+from tests.hitl.restarts import YES, World, batch
 
 from .scenarios import Nothing, agent_with, parallel_tools, sniffed_trio
 
@@ -170,6 +172,33 @@ async def test_each_hears_of_a_cancellation(function: Callable[[], Awaitable[Non
     assert scope.cancelled_caught
 
 
+ON_STORED_THREADS: dict[str, Callable[[Agent, str], Awaitable[object]]] = {
+    "Agent.fork": lambda agent, request_id: agent.fork("another"),
+    "Agent.load": lambda agent, request_id: agent.load(),
+    "Agent.respond": lambda agent, request_id: agent.respond(request_id, YES),
+    "Agent.withdraw_requests": lambda agent, request_id: agent.withdraw_requests(),
+}
+
+
+@pytest.mark.parametrize("name", list(ON_STORED_THREADS))
+async def test_each_that_works_on_a_stored_thread_hears_of_a_cancellation_and_lets_others_run(name: str) -> None:
+    async with MemoryCheckpointer() as store:
+        agent = World(store).process(batch("gated"), "done").agent
+        [request] = (await agent.prompt("Go.")).requests
+
+        async def call() -> None:
+            await ON_STORED_THREADS[name](agent, request.id)
+
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await call()
+            pytest.fail("the cancellation was not heard")
+        assert scope.cancelled_caught
+        watch = StepWatch(None)
+        await counted(call, watch)
+        assert watch.steps_after >= 2
+
+
 async def test_iterating_over_what_is_there_passes_a_checkpoint_every_64_events() -> None:
     stream = MessageStream()
     for _ in range(10 * EVERY):
@@ -250,12 +279,10 @@ def test_every_public_async_function_is_among_those_tested() -> None:
     }
     waits_when_needed = {"MessageStream.run_in_place", "MessageStream.send", "MessageStream.wait_writable"}
     calls_what_it_is_given = {"invoke_on_payload", "invoke_on_response"}
-    # Each of these is a run, or one call of the store.
-    of_stored_threads = {"Agent.fork", "Agent.load", "Agent.respond", "Agent.withdraw_requests"}
     # Written by others: what stores and middleware promise stands in their own suites.
     protocols = ("MessageDraft.", "Checkpointer.", "Middleware.")
     found = {name for name in public_async_functions() if not name.startswith(protocols)}
-    assert found - known - waits_when_needed - of_stored_threads - calls_what_it_is_given == set()
+    assert found - known - set(ON_STORED_THREADS) - waits_when_needed - calls_what_it_is_given == set()
 
 
 def public_async_functions() -> set[str]:
