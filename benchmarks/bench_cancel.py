@@ -7,6 +7,7 @@ httpx alone. CPU time from the abort until the run has returned.
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -53,6 +54,7 @@ async def stopped(begin: Begin, how: str) -> Ending | None:
         ways["cancel"] = (scope := anyio.CancelScope()).cancel
         tasks.start_soon(go, scope)
         await ready.wait()
+        gc.collect()  # of all that was made before: a full collection takes longer than an ending, and hits some only
         for _ in range(20):
             await anyio.lowlevel.checkpoint()
         if returned.is_set():

@@ -121,10 +121,11 @@ class _Ear:
         """Whether the producer has said its last word in time, and the deadline is for what it does afterwards."""
 
     def hear(self, event: StreamEvent) -> bool:
-        self._silence.end(event)
-        if event.is_terminal:
-            return False
-        run = self._run
+        silence, run = self._silence, self._run
+        if silence.is_on or not silence.counts_waits:
+            silence.end(event)
+        if event.is_terminal or not run.listeners.subscriptions:
+            return run.outbox.waiting
         try:
             run.relay(event)
         except (Exception, KeyboardInterrupt, SystemExit) as error:

@@ -68,7 +68,6 @@ class Run:
         "_id_prefix",
         "_ids",
         "_last_said",
-        "_listeners",
         "_results",
         "_suspended",
         "_turn_open",
@@ -84,6 +83,7 @@ class Run:
         "fatal",
         "id",
         "limit",
+        "listeners",
         "messages",
         "new_messages",
         "on_settled",
@@ -120,7 +120,7 @@ class Run:
         """What the run has added to the transcript."""
         self.signal: AbortSource = AbortSource()
         self.scope: CancelScope = CancelScope()
-        self._listeners = listeners
+        self.listeners: ListenerList = listeners
         self.outbox: Outbox = Outbox(listeners, self.signal, store)
         self.phase: RunPhase = "loading"
         self.outcome: RunOutcome = "completed"
@@ -215,7 +215,7 @@ class Run:
     def start_agent(self) -> None:
         """Say ``agent_start``."""
         self._agent_open = True
-        if self._listeners.subscriptions:
+        if self.listeners.subscriptions:
             self.outbox.say(AgentStartEvent(self.id))
 
     def start_turn(self, prompts: Sequence[Message]) -> None:
@@ -231,7 +231,7 @@ class Run:
             self._add(message)
             self.outbox.keep(message)
             events += (MessageStartEvent(message), MessageEndEvent(message))
-        if self._listeners.subscriptions:
+        if self.listeners.subscriptions:
             self.outbox.say(*events)
 
     def say_messages(self, messages: Sequence[Message]) -> None:
@@ -240,7 +240,7 @@ class Run:
             message = self._stamp(given)
             self._add(message)
             self.outbox.keep(message)
-            if self._listeners.subscriptions:
+            if self.listeners.subscriptions:
                 self.outbox.say(MessageStartEvent(message), MessageEndEvent(message))
 
     @property
@@ -253,7 +253,7 @@ class Run:
         if not self._turn_open:
             return
         self._turn_open = False
-        if self._listeners.subscriptions:
+        if self.listeners.subscriptions:
             answer = self.answer if self.answer is not None else AssistantMessage(stop_reason="aborted")
             self.outbox.say(TurnEndEvent(answer, self._results))
 
@@ -263,7 +263,7 @@ class Run:
             return
         self._agent_open = False
         self.outcome = outcome
-        if self._listeners.subscriptions:
+        if self.listeners.subscriptions:
             self.outbox.say(AgentEndEvent(tuple(self.new_messages), outcome))
 
     # --- messages ----------------------------------------------------------------------------
@@ -302,7 +302,7 @@ class Run:
 
     def relay(self, event: StreamEvent) -> None:
         """Announce one event of the answer."""
-        if not self._listeners.subscriptions:
+        if not self.listeners.subscriptions:
             return
         if not self._answer_started:
             self._start_answer(event.partial)
@@ -312,7 +312,7 @@ class Run:
     @property
     def hears_at_once(self) -> bool:
         """Whether handing on what is said of the answer will take no waiting."""
-        return not self._listeners.subscriptions or not (self.outbox.is_slow or self._listeners.may_wait)
+        return not self.listeners.subscriptions or not (self.outbox.is_slow or self.listeners.may_wait)
 
     def _start_answer(self, message: AssistantMessage | None) -> None:
         self._answer_started = True
@@ -340,7 +340,7 @@ class Run:
             self._last_said = message
             self._add(message)
             self.outbox.keep(message)
-        if self._listeners.subscriptions:
+        if self.listeners.subscriptions:
             end = MessageEndEvent(message)
             if self._answer_started:
                 self.outbox.say(end)
@@ -361,20 +361,19 @@ class Run:
     async def calls_started(self, slots: Sequence[CallSlot]) -> None:
         """Say ``tool_execution_start`` of each."""
         for slot in slots:
-            self._announce_call(slot)
+            if not slot.announced:
+                self._announce_call(slot)
         if self.outbox.waiting:
             await self.outbox.flush()
 
     def _announce_call(self, slot: CallSlot) -> None:
-        if slot.announced:
-            return
         slot.announced = True
-        if self._listeners.subscriptions:
+        if self.listeners.subscriptions:
             self.outbox.say(ToolExecutionStartEvent(slot.call.id, slot.call.name, slot.call.arguments))
 
     def call_updated(self, slot: CallSlot, partial_result: object) -> Awaitable[None]:
         """Say ``tool_execution_update``. The event is on its way at once; awaiting waits until all have heard it."""
-        if not self._listeners.subscriptions:
+        if not self.listeners.subscriptions:
             return DONE
         try:
             self.outbox.say(ToolExecutionUpdateEvent(slot.call.id, slot.call.name, slot.call.arguments, partial_result))
@@ -456,13 +455,14 @@ class Run:
         if slot.closed:
             return
         slot.closed = True
-        self._announce_call(slot)
+        if not slot.announced:
+            self._announce_call(slot)
         if outcome.request is not None:
             self._suspended += (slot,)
         else:
             slot.answer = outcome.message(id=self._new_id(), timestamp=time.time(), run_id=self.id)
             self.outbox.keep(slot.answer)
-        if self._listeners.subscriptions:
+        if self.listeners.subscriptions:
             self.outbox.say(
                 ToolExecutionEndEvent(
                     slot.call.id,
@@ -497,7 +497,7 @@ class Run:
     def _add_result(self, answer: ToolResultMessage) -> None:
         self._results.append(answer)
         self._add(answer)
-        if self._listeners.subscriptions:
+        if self.listeners.subscriptions:
             self.outbox.say(MessageStartEvent(answer), MessageEndEvent(answer))
 
     @property

@@ -270,6 +270,36 @@ async def test_a_parallel_call_starts_one_task_and_a_single_call_none_nor_does_i
     assert (await growth(steps_and_tasks, turns))["tasks started"] == (0, 0)
 
 
+async def test_a_call_that_has_ended_keeps_no_scope_and_no_parameters_until_its_batch_is_over() -> None:
+    """The one scope of a call is that of its task, which is gone when the call is."""
+    count, ran, scopes, parameters = 40, 0, list[int](), list[int]()
+
+    @tool
+    async def look() -> str:
+        """Count what there is."""
+        nonlocal ran
+        ran += 1
+        if ran in (1, count):
+            alive = gc.get_objects()
+            scopes.append(sum(type(thing).__name__ == "CancelScope" for thing in alive))
+            parameters.append(sum(type(thing).__name__ == "LookArgs" for thing in alive))
+        return "seen"
+
+    async def say(draft: MessageDraft, number: int) -> None:
+        for each in range(count if number == 0 else 0):
+            await draft.tool_call(f"c{each}", "look", {})
+        await draft.text("done" if number else "")
+
+    gc.collect()
+    agent = Agent(model=Saying(say).model("m"), tools=[look])
+    (await agent.prompt("go")).raise_for_error()
+    assert parameters == [1, 1]
+    # trio has two objects for a scope, its own and anyio's.
+    each_has = 2 if type(anyio.CancelScope()).__module__.endswith("_trio") else 1
+    assert scopes[0] - scopes[1] >= each_has * (count - 2), "the scopes of the calls that have ended are still there"
+    assert scopes[0] <= each_has * count + 16
+
+
 async def test_a_slow_listener_costs_memory_for_the_text_and_not_for_each_delta() -> None:
     used: list[float] = []
     for size in (2_000, 8_000):
