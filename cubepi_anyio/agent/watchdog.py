@@ -44,7 +44,9 @@ class _Watch:
     __slots__ = ("due", "run_id", "seconds", "slots")
 
     def __init__(self, run_id: str, seconds: float, slots: Sequence[CallSlot]) -> None:
-        self.run_id, self.seconds, self.slots = run_id, seconds, slots
+        self.run_id: str = run_id
+        self.seconds: float = seconds
+        self.slots: Sequence[CallSlot] = slots
         self.due: float = time.monotonic() + seconds
 
     def warn(self) -> None:

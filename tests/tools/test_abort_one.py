@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import Any
 
 import anyio
 import pytest
+from anyio import from_thread
 from anyio.lowlevel import checkpoint
 
-from cubepi_anyio import AgentEvent, AgentTool, RunLimits, RunResult
+from cubepi_anyio import AbortSignal, AgentEvent, AgentTool, RunLimits, RunResult
 from cubepi_anyio.checkpointers.memory import MemoryCheckpointer
 from tests.guarantees.scenarios import an_old_cancellation
 from tests.support.agents import Bench, NoParams, assert_well_ended, bench, calling, running_tasks, sleeping, tool_of
@@ -196,6 +198,51 @@ async def test_at_every_step_the_run_can_be_aborted_right_after_it(listen: Liste
         return was_there
 
     await _sweep(at_step)
+
+
+def in_a_thread(began: anyio.Event) -> AgentTool:
+    def wait(tool_call_id: str, params: NoParams, *, signal: AbortSignal) -> str:
+        from_thread.run_sync(began.set)
+        while not signal.is_set():
+            time.sleep(0.001)
+        return f"ended by itself: {signal.reason}"
+
+    return tool_of("listening", wait)
+
+
+def cooperative(began: anyio.Event) -> AgentTool:
+    async def wait(tool_call_id: str, params: NoParams, *, signal: AbortSignal) -> str:
+        began.set()
+        await signal.wait()
+        await checkpoint()
+        return f"ended by itself: {signal.reason}"
+
+    return tool_of("listening", wait, cancellation="cooperative")
+
+
+@over_all_listeners
+@pytest.mark.parametrize("listening", [in_a_thread, cooperative])
+async def test_a_tool_that_looks_at_its_signal_ends_by_itself_and_its_result_is_kept(
+    listen: Listen, listening: Callable[[anyio.Event], AgentTool]
+) -> None:
+    began, ended = anyio.Event(), anyio.Event()
+
+    async def wait_for_the_end(tool_call_id: str, params: NoParams) -> str:
+        await ended.wait()
+        return "heard it"
+
+    def hear(event: AgentEvent) -> None:
+        if event.type == "tool_execution_end" and event.tool_call_id == "c1":
+            ended.set()
+
+    made = bench(calling("listening", "other"), "went on", tools=[listening(began), tool_of("other", wait_for_the_end)])
+    listen(made, hear)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(made.agent.prompt, "hi")
+        await began.wait()
+        assert made.agent.abort_tool_call("c1", "not needed")
+    assert made.texts == ["ended by itself: not needed", "heard it"]
+    await assert_well_ended(made)
 
 
 @on_trio
