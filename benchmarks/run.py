@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from targets import judge
@@ -106,11 +107,18 @@ def main() -> None:
 
 
 def report(rows: list[dict[str, Any]]) -> None:
-    """Print each target with what was measured."""
-    print(f"\n{'work':<48}{'backend':>9}{'measured':>12}{'target':>12}")
+    """Print each target with what was measured, and where it is missed, what the cost consists of."""
+    print(f"\n{'work':<48}{'backend':>9}{'measured':>13}{'target':>13}")
+    reasons: list[str] = []
     for target, backend, value, met in judge(rows):
-        mark = "met" if met else "MISSED"
-        print(f"{target.work:<48}{backend:>9}{target.text(value):>12}{'≤ ' + target.text(target.bound):>12}  {mark}")
+        mark = "met"
+        if not met:
+            reason = target.cost or "not explained"
+            reasons += [reason] if reason not in reasons else []
+            mark = f"MISSED ({reasons.index(reason) + 1})"
+        print(f"{target.work:<48}{backend:>9}{target.text(value):>13}{'≤ ' + target.text(target.bound):>13}  {mark}")
+    for number, reason in enumerate(reasons, 1):
+        print(f"\n({number}) {fill(reason + '.', 96, initial_indent='', subsequent_indent='    ')}")
 
 
 if __name__ == "__main__":

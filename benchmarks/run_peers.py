@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from run import HERE, PROGRAMS, keep, machine, versions
+from run import report as report_targets
 
 FLOOR = ("anyio==4.16.0", "httpx==0.28.1", "pydantic")
 """What the floor needs, whatever a library brings."""
@@ -113,19 +114,20 @@ def main() -> None:
 
 
 def report(rows: list[dict[str, Any]]) -> None:
-    """Print the ratio to the floor of each library at each work."""
-    cells = {
-        (row["benchmark"], str(row["size"]), row["library"], row["backend"]): row["ratio"]["median"]
-        for row in rows
-        if "ratio" in row
-    }
-    columns = sorted({key[2:] for key in cells}, key=lambda column: (column[1], column[0] != "ours", column[0]))
-    columns = [column for column in columns if column[1] != "-"] + [column for column in columns if column[1] == "-"]
-    for library, backend in columns:
-        print(f"\n{library} on {backend}" if backend != "-" else f"\n{library}")
-        for (benchmark, size, owner, where), ratio in cells.items():
-            if (owner, where) == (library, backend):
-                print(f"  {benchmark:<16}{size:>18}  x{ratio:.2f}")
+    """Print the ratio to the floor of each library at each work, a column for each, and this library's targets."""
+    columns = [("ours", "trio"), *((library, "asyncio") for library in ("ours", *PEERS))]
+    cells: dict[tuple[str, str], dict[tuple[str, str], str]] = {}
+    for row in rows:
+        if "ratio" in row:
+            for column in columns:
+                if row["library"] == column[0] and row["backend"] in (column[1], "-"):
+                    work = cells.setdefault((row["benchmark"], str(row["size"])), {})
+                    work[column] = f"x{row['ratio']['median']:.2f}"
+    print(f"\n{'work':<31}" + "".join(f"{library:>15}" for library, _ in columns))
+    print(f"{'':<31}" + "".join(f"{backend:>15}" for _, backend in columns))
+    for (benchmark, size), of in cells.items():
+        print(f"{benchmark:<15}{size:>16}" + "".join(f"{of.get(column, ''):>15}" for column in columns))
+    report_targets([row for row in rows if row["library"] == "ours"])
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -59,6 +60,39 @@ def test_an_unknown_library_is_refused_by_name() -> None:
 def test_all_programs_are_run_together() -> None:
     source = (BENCHMARKS / "run.py").read_text(encoding="utf-8")
     assert all(f'"{name.removeprefix("bench_")}"' in source for name in PROGRAMS)
+
+
+def kept(name: str) -> list[dict[str, Any]]:
+    """The rows that a program has kept."""
+    return json.loads((BENCHMARKS / "results" / f"{name}.json").read_text(encoding="utf-8"))["rows"]
+
+
+def test_each_kept_figure_is_at_its_target_or_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    targets: Any = importlib.import_module("targets")
+    rows = [row for name in PROGRAMS for row in kept(name.removeprefix("bench_"))]
+    judged = targets.judge(rows)
+    assert {target.work for target, *_ in judged} == {target.work for target in targets.TARGETS}
+    assert [(target.work, backend) for target, backend, _, met in judged if not met and not target.cost] == []
+
+
+def test_the_report_has_a_column_for_each_library_and_a_reason_for_each_miss(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    run_peers: Any = importlib.import_module("run_peers")
+    rows = [
+        {"benchmark": "tool_calls", "library": library, "backend": backend, "size": 64, "ratio": {"median": ratio}}
+        for library, backend, ratio in (("ours", "asyncio", 2.4), ("ours", "trio", 9.9), ("agno", "asyncio", 18.0))
+    ]
+    run_peers.report(rows)
+    said = capsys.readouterr().out
+    [work] = [line for line in said.splitlines() if line.startswith("tool_calls")]
+    assert work.split() == ["tool_calls", "64", "x9.90", "x2.40", "x18.00"]
+    on_asyncio, on_trio = [line for line in said.splitlines() if line.startswith("tool call, 64")]
+    assert on_asyncio.endswith("met")
+    assert on_trio.endswith("MISSED (1)")
+    assert "\n(1) " in said
 
 
 @pytest.mark.parametrize("path", sorted((BENCHMARKS / "results").glob("*.json")), ids=lambda path: path.stem)
