@@ -181,6 +181,6 @@ async def test_what_watched_holds_nothing_of_a_run_that_is_over() -> None:
         return weakref.ref(held)
 
     ref = await end_one()
-    assert {thread.daemon for thread in threading.enumerate() if "watchdog" in thread.name} == {True}
+    assert all(thread.daemon for thread in threading.enumerate() if "watchdog" in thread.name)
     gc.collect()
     assert ref() is None
