@@ -65,7 +65,7 @@ CALL = (
     "answer are made, the rest the record of the call"
 )
 RUN = (
-    "Python's collector looks at 167 living objects of each agent on asyncio and at 119 on trio, where the floor has "
+    "Python's collector looks at 168 living objects of each agent on asyncio and at 118 on trio, where the floor has "
     "84; on asyncio each run also has a task of its own, because Task.cancel() would break the shields of tools"
 )
 ENDING = "each call gets a result that says why it has none, where the floor forgets its calls"
