@@ -193,7 +193,7 @@ async def run_call(slot: CallSlot, plan: BatchPlan) -> None:
         slot.outcome = CallOutcome.aborted(slot.call, slot.abort_reason)
     elif slot.outcome is None:
         await _reach_outcome(slot, plan)
-    task_is_cancelled = slot.aborted and slot.task_is_cancelled
+    task_is_cancelled = slot.task_is_cancelled
     slot.let_go()
     if task_is_cancelled:
         plan.reporter.task_aborted(slot)

@@ -88,21 +88,18 @@ def _execute(tool_name: str, function: Callable[..., Any], read: FunctionParamet
     """The function as ``AgentTool`` calls it."""
     fields, wanted = tuple(read.fields.items()), tuple(read.injected.items())
 
-    def from_library(tool_call_id: str, injected: dict[str, Any]) -> dict[str, Any]:
-        values = {**injected, "tool_call_id": tool_call_id}
-        return {name: values[source] for name, source in wanted if source in values}
+    def arguments(tool_call_id: str, params: BaseModel, injected: dict[str, Any]) -> dict[str, Any]:
+        given = {name: getattr(params, field) for name, field in fields}
+        if wanted:
+            values = {**injected, "tool_call_id": tool_call_id}
+            given.update((name, values[source]) for name, source in wanted if source in values)
+        return given
 
     async def run_async(tool_call_id: str, params: BaseModel, **injected: Any) -> Any:
-        arguments = {name: getattr(params, field) for name, field in fields}
-        if wanted:
-            arguments.update(from_library(tool_call_id, injected))
-        return as_result(tool_name, await function(**arguments))
+        return as_result(tool_name, await function(**arguments(tool_call_id, params, injected)))
 
     def run(tool_call_id: str, params: BaseModel, **injected: Any) -> Any:
-        arguments = {name: getattr(params, field) for name, field in fields}
-        if wanted:
-            arguments.update(from_library(tool_call_id, injected))
-        return as_result(tool_name, function(**arguments))
+        return as_result(tool_name, function(**arguments(tool_call_id, params, injected)))
 
     return _declaring(run_async if is_async_callable(function) else run, read)
 

@@ -75,7 +75,7 @@ class AssistantMessage(_Message):
     @property
     def text(self) -> str:
         """The text blocks, joined."""
-        return "".join(block.text for block in self.content if block.type == "text")
+        return text_of(self.content)
 
     @property
     def tool_calls(self) -> list[ToolCall]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import anyio
 import pytest
@@ -11,7 +12,7 @@ from cubepi_anyio import AgentTool
 from cubepi_anyio.checkpointers.base import RunClaim
 from cubepi_anyio.checkpointers.memory import MemoryCheckpointer
 from cubepi_anyio.errors import ClaimLost
-from tests.support.agents import NoParams, assert_well_ended, bench, calling, running_tasks, tool_of
+from tests.support.agents import Bench, NoParams, assert_well_ended, bench, calling, running_tasks, tool_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.deadline(20)]
 
@@ -49,6 +50,12 @@ class Moody(MemoryCheckpointer):
 
         return tool_of("work", work)
 
+    def bench(self, last_word: str) -> Bench:
+        """An agent on a thread of this store, whose one call works so long."""
+        tools = [self.working()]
+        options: dict[str, Any] = {"checkpointer": self, "thread_id": "t", "lease_seconds": LEASE_SECONDS}
+        return bench(calling("work"), last_word, tools=tools, **options)
+
 
 def first_of_two(attempt: int) -> Exception | None:
     return Unreachable("server closed the connection") if attempt % 2 else None
@@ -56,14 +63,7 @@ def first_of_two(attempt: int) -> Exception | None:
 
 async def test_a_store_that_fails_now_and_then_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
     async with Moody(first_of_two, enough=4) as store:
-        made = bench(
-            calling("work"),
-            "done",
-            tools=[store.working()],
-            checkpointer=store,
-            thread_id="t",
-            lease_seconds=LEASE_SECONDS,
-        )
+        made = store.bench("done")
         result = await made.agent.prompt("hi")
     assert (result.outcome, made.texts) == ("completed", ["worked"])
     said = [record for record in caplog.records if "was not renewed" in record.getMessage()]
@@ -80,14 +80,7 @@ async def test_a_store_that_fails_now_and_then_is_asked_again(caplog: pytest.Log
 async def test_a_claim_that_cannot_be_kept_ends_the_run(error: Exception, attempts: int) -> None:
     before = running_tasks()
     async with Moody(lambda attempt: error, enough=1000) as store:
-        made = bench(
-            calling("work"),
-            "never",
-            tools=[store.working()],
-            checkpointer=store,
-            thread_id="t",
-            lease_seconds=LEASE_SECONDS,
-        )
+        made = store.bench("never")
         with pytest.raises(type(error)) as raised:
             await made.agent.prompt("hi")
         assert raised.value is error

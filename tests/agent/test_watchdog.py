@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -21,14 +20,22 @@ LONG_SECONDS = 5.0
 SOON_SECONDS = 0.02
 
 
-@pytest.fixture
-def warned() -> Iterator[list[str]]:
+class Warned(list[str]):
     """What was warned of; grows while it is watched."""
-    said: list[str] = []
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_some = threading.Event()
+
+
+@pytest.fixture
+def warned() -> Iterator[Warned]:
+    said = Warned()
 
     class Keep(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             said.append(record.getMessage())
+            said.has_some.set()
 
     keep = Keep()
     logger = logging.getLogger("cubepi_anyio.agent.watchdog")
@@ -41,32 +48,27 @@ def slot_of(name: str) -> CallSlot:
     return CallSlot(ToolCall(id=f"id-{name}", name=name))
 
 
-def wait_until(holds: Callable[[], object]) -> None:
-    while not holds():
-        time.sleep(0.002)
-
-
 def watching_threads(before: set[threading.Thread]) -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread not in before]
 
 
-def test_a_call_that_goes_on_is_named_when_its_time_is_over(warned: list[str]) -> None:
+def test_a_call_that_goes_on_is_named_when_its_time_is_over(warned: Warned) -> None:
     Watchdog("run-1", SOON_SECONDS, WatchThread()).watch([slot_of("stubborn")])
-    wait_until(lambda: warned)
+    warned.has_some.wait()
     assert len(warned) == 1
     assert "run run-1 waits for tool 'stubborn' (call id-stubborn), which was cancelled 0.02 s ago" in warned[0]
 
 
-def test_a_call_that_has_ended_in_time_is_not_named(warned: list[str]) -> None:
+def test_a_call_that_has_ended_in_time_is_not_named(warned: Warned) -> None:
     slots = [slot_of("ended"), slot_of("stubborn")]
     slots[0].outcome = CallOutcome.cancelled(slots[0].call)
     Watchdog("run-1", SOON_SECONDS, WatchThread()).watch(slots)
-    wait_until(lambda: warned)
+    warned.has_some.wait()
     assert len(warned) == 1
     assert "'stubborn'" in warned[0]
 
 
-def test_nothing_is_named_or_held_of_a_run_that_is_over(warned: list[str]) -> None:
+def test_nothing_is_named_or_held_of_a_run_that_is_over(warned: Warned) -> None:
     class Held(list[CallSlot]):
         """Calls that can be referred to weakly."""
 
@@ -79,11 +81,11 @@ def test_nothing_is_named_or_held_of_a_run_that_is_over(warned: list[str]) -> No
     del held
     assert ref() is None
     Watchdog("run-2", 2 * SOON_SECONDS, thread).watch([slot_of("later")])
-    wait_until(lambda: warned)
+    warned.has_some.wait()
     assert ["'later'" in one for one in warned] == [True]
 
 
-def test_one_thread_watches_for_all_runs_and_ends_when_the_last_is_due(warned: list[str]) -> None:
+def test_one_thread_watches_for_all_runs_and_ends_when_the_last_is_due(warned: Warned) -> None:
     before = set(threading.enumerate())
     thread = WatchThread()
     for number in range(50):
@@ -94,17 +96,17 @@ def test_one_thread_watches_for_all_runs_and_ends_when_the_last_is_due(warned: l
     assert len(warned) == 50
 
 
-def test_a_call_that_is_due_sooner_than_all_others_is_named_in_its_time(warned: list[str]) -> None:
+def test_a_call_that_is_due_sooner_than_all_others_is_named_in_its_time(warned: Warned) -> None:
     thread = WatchThread()
     late = Watchdog("run-late", LONG_SECONDS, thread)
     late.watch([slot_of("late")])
     Watchdog("run-soon", SOON_SECONDS, thread).watch([slot_of("soon")])
-    wait_until(lambda: warned)
+    warned.has_some.wait()
     assert "run-soon" in warned[0]
     late.stop()
 
 
-def test_after_the_thread_has_ended_another_one_watches(warned: list[str]) -> None:
+def test_after_the_thread_has_ended_another_one_watches(warned: Warned) -> None:
     before = set(threading.enumerate())
     thread = WatchThread()
     for number in (1, 2):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -40,9 +41,10 @@ def listen_slowly(made: Bench, hear: Callable[[AgentEvent], None]) -> None:
 over_all_listeners = pytest.mark.parametrize("listen", [listen_plainly, listen_slowly])
 
 
-@over_all_listeners
-@pytest.mark.parametrize("stored", [False, True])
-async def test_its_end_is_heard_while_the_others_go_on(listen: Listen, stored: bool) -> None:
+async def _abort_beside_one_that_waits_for_the_end(
+    aborted: Callable[[anyio.Event], AgentTool], listen: Listen, ending: str, **options: Any
+) -> Bench:
+    """Abort the tool ``aborted`` once it has begun; another call goes on until a listener has heard of its end."""
     ended, began = anyio.Event(), anyio.Event()
 
     async def wait_for_the_end(tool_call_id: str, params: NoParams) -> str:
@@ -51,18 +53,25 @@ async def test_its_end_is_heard_while_the_others_go_on(listen: Listen, stored: b
 
     def hear(event: AgentEvent) -> None:
         if event.type == "tool_execution_end" and event.tool_call_id == "c1":
-            assert event.ending == "aborted"
+            assert event.ending == ending
             ended.set()
 
+    first = aborted(began)
+    made = bench(calling(first.name, "other"), "went on", tools=[first, tool_of("other", wait_for_the_end)], **options)
+    listen(made, hear)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(made.agent.prompt, "hi")
+        await began.wait()
+        assert made.agent.abort_tool_call("c1", "not needed")
+    return made
+
+
+@over_all_listeners
+@pytest.mark.parametrize("stored", [False, True])
+async def test_its_end_is_heard_while_the_others_go_on(listen: Listen, stored: bool) -> None:
     async with MemoryCheckpointer() as store:
         options: dict[str, Any] = {"checkpointer": store, "thread_id": "t"} if stored else {}
-        tools = [sleeping("slow", began), tool_of("other", wait_for_the_end)]
-        made = bench(calling("slow", "other"), "went on", tools=tools, **options)
-        listen(made, hear)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(made.agent.prompt, "hi")
-            await began.wait()
-            assert made.agent.abort_tool_call("c1", "not needed")
+        made = await _abort_beside_one_that_waits_for_the_end(partial(sleeping, "slow"), listen, "aborted", **options)
     assert made.texts == ["The call was cancelled by the user: not needed", "heard it"]
     await assert_well_ended(made)
 
@@ -225,22 +234,7 @@ def cooperative(began: anyio.Event) -> AgentTool:
 async def test_a_tool_that_looks_at_its_signal_ends_by_itself_and_its_result_is_kept(
     listen: Listen, listening: Callable[[anyio.Event], AgentTool]
 ) -> None:
-    began, ended = anyio.Event(), anyio.Event()
-
-    async def wait_for_the_end(tool_call_id: str, params: NoParams) -> str:
-        await ended.wait()
-        return "heard it"
-
-    def hear(event: AgentEvent) -> None:
-        if event.type == "tool_execution_end" and event.tool_call_id == "c1":
-            ended.set()
-
-    made = bench(calling("listening", "other"), "went on", tools=[listening(began), tool_of("other", wait_for_the_end)])
-    listen(made, hear)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(made.agent.prompt, "hi")
-        await began.wait()
-        assert made.agent.abort_tool_call("c1", "not needed")
+    made = await _abort_beside_one_that_waits_for_the_end(listening, listen, "finished")
     assert made.texts == ["ended by itself: not needed", "heard it"]
     await assert_well_ended(made)
 
