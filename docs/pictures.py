@@ -28,7 +28,7 @@ from cubepi_anyio import (
     faux_tool_call,
     tool,
 )
-from cubepi_anyio.cli.timeline import Bar, Timeline, TimelineRecorder
+from cubepi_anyio.cli.demo.timeline import Bar, Timeline, TimelineRecorder
 
 PICTURES = Path(__file__).resolve().parent / "pictures"
 

@@ -17,7 +17,7 @@ from ..errors import AgentBusy, NothingToResume, RequestTimedOut, UsageError
 from ..hooks.chain import compose
 from ..hooks.middleware import Middleware
 from ..providers.base import BoundModel, OnPayload, OnResponse, Provider, StreamingModel
-from ..tools.definition import AgentTool, check_unique_names
+from ..tools.define.definition import AgentTool, check_unique_names
 from ..types.content import TextContent
 from ..types.messages import CUT_STOP_REASONS, AssistantMessage, Message, UserMessage
 from ..types.model import Model, ReasoningControl, ToolChoice

@@ -8,7 +8,7 @@ from typing import Literal
 
 from ..hooks.chain import NO_HOOKS, Hooks
 from ..providers.base import OnPayload, OnResponse, StreamingModel
-from ..tools.definition import AgentTool
+from ..tools.define.definition import AgentTool
 from ..types.model import ReasoningControl, ToolChoice
 from ..types.tool import ToolDefinition
 from .limits import RunLimits

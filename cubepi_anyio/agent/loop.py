@@ -13,7 +13,7 @@ from ..concurrency import has_native_cancellation, hear_of_swallowed_cancellatio
 from ..errors import EmptyPrompt
 from ..events.agent import AgentEvent, RunOutcome
 from ..providers.base import StreamingModel, StreamOptions
-from ..tools.definition import AgentTool, check_unique_names
+from ..tools.define.definition import AgentTool, check_unique_names
 from ..types.content import TextContent
 from ..types.messages import AssistantMessage, Message, ToolResultMessage, UserMessage
 from ..types.model import ToolChoice

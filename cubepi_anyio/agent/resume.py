@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import NothingToResume
-from ..tools.outcome import CallOutcome
+from ..tools.run.outcome import CallOutcome
 from ..types.content import ToolCall
 from ..types.messages import AssistantMessage, Message, ToolResultMessage
 from .run import Run

@@ -34,8 +34,8 @@ from ..events.agent import (
 from ..events.stream import StreamEvent
 from ..hooks.middleware import AgentContext
 from ..stream.message_stream import MessageStream
-from ..tools.call import CallSlot
-from ..tools.outcome import CallOutcome
+from ..tools.run.call import CallSlot
+from ..tools.run.outcome import CallOutcome
 from ..types.content import ToolCall
 from ..types.json import JsonObject
 from ..types.messages import AssistantMessage, Message, ToolResultMessage, UserMessage

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..events.agent import RunOutcome
 from ..providers.base import StreamingModel
-from ..tools.definition import AgentTool, check_unique_names
+from ..tools.define.definition import AgentTool, check_unique_names
 from ..types.json import JsonObject
 from ..types.messages import AssistantMessage, Message
 from ..types.model import ReasoningControl

@@ -9,9 +9,9 @@ import anyio
 from ..concurrency import bare_error, native_cancel_counter
 from ..hooks.chain import tool_hooks
 from ..hooks.middleware import TurnAction
-from ..tools.batch import run_parallel, run_sequential
-from ..tools.call import BatchPlan, CallSlot
-from ..tools.outcome import CallOutcome
+from ..tools.run.batch import run_parallel, run_sequential
+from ..tools.run.call import BatchPlan, CallSlot
+from ..tools.run.outcome import CallOutcome
 from ..types.messages import CUT_STOP_REASONS, AssistantMessage, Message
 from .ask import ask
 from .run import Run

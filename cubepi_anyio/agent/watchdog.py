@@ -8,8 +8,8 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 
-from ..tools.call import CallSlot
-from ..tools.watch import where_it_waits
+from ..tools.run.call import CallSlot
+from .where_it_waits import where_it_waits
 
 __all__ = ("WatchThread", "Watchdog")
 

@@ -19,8 +19,8 @@ from pydantic import Field
 
 from .. import AgentTool, AgentToolResult, tool
 from ..tools.process import ProcessOutput, run_process
-from .demo_files import BINARY_PROBE_BYTES, find_text_files
-from .text import counted, printable, shorten, size_text
+from .demo.files import BINARY_PROBE_BYTES, find_text_files
+from .screen.text import counted, printable, shorten, size_text
 
 __all__ = ("NEED_CONSENT", "file_tools")
 

@@ -14,7 +14,7 @@ from typing import IO
 
 from ..errors import CubepiError, UsageError
 from ..providers.base import BaseProvider
-from .text import printable
+from .screen.text import printable
 
 __all__ = ("LOCAL_HINT", "local_provider", "missing_for_local")
 

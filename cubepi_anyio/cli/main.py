@@ -13,8 +13,10 @@ import sys
 from collections.abc import Sequence
 
 from .. import __version__
-from . import chat, demo, one_run
-from .interrupts import exit_code_of
+from . import one_run
+from .chat import command as chat
+from .demo import command as demo
+from .screen.interrupts import exit_code_of
 
 __all__ = ("main",)
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from ..errors import UsageError
 from ..providers.base import BaseProvider, BoundModel
+from .demo.script import scripted_provider
 from .local_model import local_provider
-from .script import scripted_provider
-from .text import printable
+from .screen.text import printable
 
 __all__ = ("ModelSettings", "key_variables", "open_model", "takes_tools")
 

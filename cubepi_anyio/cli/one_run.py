@@ -16,16 +16,16 @@ import anyio
 from .. import Agent, AgentEvent, CubepiError, RunResult, UsageError
 from ..providers.base import StreamingModel
 from .agents import Consent, make_agent, model_settings, options_fault
-from .conversation_view import ConversationView, Piece
+from .chat.turn import AskingChannel, TurnDisplay, run_turn
+from .chat.view import ConversationView, Piece
 from .file_tools import NEED_CONSENT
-from .interrupts import Interrupts, exit_code_of
 from .json_events import event_line, result_line
-from .leaving import LEFT_AT_ONCE, kill_child_groups
 from .models import open_model
 from .options import add_agent_options, leave_with_usage, seconds_option
-from .screen import PlainScreen, Reader, show_what_cannot_be_encoded
-from .text import Span, as_line, printable
-from .turn import AskingChannel, TurnDisplay, run_turn
+from .screen.interrupts import Interrupts, exit_code_of
+from .screen.leaving import LEFT_AT_ONCE, kill_child_groups
+from .screen.screen import PlainScreen, Reader, show_what_cannot_be_encoded
+from .screen.text import Span, as_line, printable
 
 __all__ = ("FAILED", "LIMIT", "OK", "add_parser", "run")
 

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ..types.model import ReasoningControl
-from .text import printable
+from .screen.text import printable
 
 __all__ = (
     "MODEL_VARIABLE",

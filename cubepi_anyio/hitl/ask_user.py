@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self, cast
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ..errors import PersonError
-from ..tools.definition import AgentTool, AgentToolResult, ToolContext
+from ..tools.define.definition import AgentTool, AgentToolResult, ToolContext
 from ..types.hitl import Option, Question
 from .answers import why_unanswered
 from .channel import DEFAULT_TIMEOUT, Channel, UseDefault

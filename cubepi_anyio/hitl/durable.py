@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from ..checkpointers.base import StoredRequest
 from ..checkpointers.codec import encode_value
 from ..errors import RequestTimedOut, UsageError
-from ..tools.suspend import SuspendCall
+from ..tools.run.suspend import SuspendCall
 from ..types.hitl import PersonAnswer, PersonRequest, RequestPayload
 from .channel import Channel, is_overdue
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from ..concurrency import AbortSignal
-from ..tools.definition import AgentTool, AgentToolResult
+from ..tools.define.definition import AgentTool, AgentToolResult
 from ..tools.hooks import NO_TOOL_HOOKS, AfterToolCallResult, BeforeToolCallResult, ToolHooks
 from ..types.content import ToolCall
 from ..types.json import JsonObject

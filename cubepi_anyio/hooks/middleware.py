@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..concurrency import AbortSignal
-from ..tools.definition import AgentTool, AgentToolResult
+from ..tools.define.definition import AgentTool, AgentToolResult
 from ..tools.hooks import AfterToolCallResult, BeforeToolCallResult
 from ..types.content import ToolCall
 from ..types.json import JsonObject

@@ -10,9 +10,9 @@ import anyio
 from ..agent.result import RunResult
 from ..events.agent import AgentEndEvent, AgentEvent, AgentStartEvent, ToolExecutionEndEvent
 from ..types.messages import ToolResultMessage
-from .endings import SiblingFailed
 from .event_order import check_events
-from .scenario import Check, EndedRun
+from .sweeps.endings import SiblingFailed
+from .sweeps.scenario import Check, EndedRun
 from .transcript import check_transcript
 
 __all__ = (

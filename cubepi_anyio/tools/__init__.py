@@ -1,11 +1,11 @@
 """Define tools, check what a model sends them, and run the calls of a message."""
 
-from .decorator import tool as tool
-from .definition import AgentTool as AgentTool
-from .definition import AgentToolResult as AgentToolResult
-from .definition import OnUpdate as OnUpdate
-from .definition import ToolContext as ToolContext
-from .definition import check_unique_names as check_unique_names
-from .outcome import CallEnding as CallEnding
-from .outcome import CallOutcome as CallOutcome
-from .validation import ArgumentsInvalid as ArgumentsInvalid
+from .define.decorator import tool as tool
+from .define.definition import AgentTool as AgentTool
+from .define.definition import AgentToolResult as AgentToolResult
+from .define.definition import OnUpdate as OnUpdate
+from .define.definition import ToolContext as ToolContext
+from .define.definition import check_unique_names as check_unique_names
+from .define.validation import ArgumentsInvalid as ArgumentsInvalid
+from .run.outcome import CallEnding as CallEnding
+from .run.outcome import CallOutcome as CallOutcome

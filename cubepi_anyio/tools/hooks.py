@@ -9,7 +9,7 @@ from typing import Any
 from ..concurrency import AbortSignal
 from ..types.content import Content, ToolCall
 from ..types.json import JsonObject
-from .definition import AgentToolResult
+from .define.definition import AgentToolResult
 
 __all__ = ("NO_TOOL_HOOKS", "AfterToolCallResult", "BeforeToolCallResult", "ToolHooks")
 

@@ -20,7 +20,7 @@ from anyio.abc import ByteReceiveStream, Process
 from anyio.lowlevel import checkpoint
 
 from ..concurrency import run_in_tasks
-from .definition import OnUpdate
+from .define.definition import OnUpdate
 
 __all__ = ("ProcessOutput", "ProcessResult", "run_process")
 

@@ -11,8 +11,8 @@ import pytest
 
 from cubepi_anyio import ToolCall
 from cubepi_anyio.agent.watchdog import Watchdog, WatchThread
-from cubepi_anyio.tools.call import CallSlot
-from cubepi_anyio.tools.outcome import CallOutcome
+from cubepi_anyio.tools.run.call import CallSlot
+from cubepi_anyio.tools.run.outcome import CallOutcome
 
 pytestmark = pytest.mark.deadline(20)
 

@@ -11,7 +11,7 @@ from tests.architecture.test_ladder import plant
 
 BACKENDS = {"asyncio", "trio", "sniffio", "uvloop"}
 HTTP_CLIENTS = {"httpx", "httpx2", "httpcore"}
-HTTP_ROOMS = {"providers.http", "testing.http"}
+HTTP_ROOMS = {"providers.http.client", "testing.http"}
 
 IMPORT_ALL_WITHOUT_EXTRAS = """
 import importlib, pkgutil, sys
@@ -78,6 +78,5 @@ def test_a_backend_import_is_found_wherever_it_hides(tmp_path: Path) -> None:
         "c:2 imports sniffio",
         "testing.d:1 imports uvloop",
     ]
-    assert http_imports(plant(tmp_path, {"providers/http.py": "import httpx", "tools/a.py": "import httpx"})) == [
-        "tools.a:1 imports httpx"
-    ]
+    planted = {"providers/http/client.py": "import httpx", "tools/a.py": "import httpx"}
+    assert http_imports(plant(tmp_path, planted)) == ["tools.a:1 imports httpx"]

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from cubepi_anyio.cli.chart import draw_timeline
-from cubepi_anyio.cli.text import ASCII, UNICODE, plain_text
-from cubepi_anyio.cli.timeline import Bar, Mark, Timeline
+from cubepi_anyio.cli.demo.chart import draw_timeline
+from cubepi_anyio.cli.demo.timeline import Bar, Mark, Timeline
+from cubepi_anyio.cli.screen.text import ASCII, UNICODE, plain_text
 
 TIMELINE = Timeline(
     bars=[

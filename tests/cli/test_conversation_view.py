@@ -13,8 +13,8 @@ from cubepi_anyio import (
     ToolExecutionUpdateEvent,
     TurnStartEvent,
 )
-from cubepi_anyio.cli.conversation_view import ConversationView, Piece, visible
-from cubepi_anyio.cli.text import ASCII
+from cubepi_anyio.cli.chat.view import ConversationView, Piece, visible
+from cubepi_anyio.cli.screen.text import ASCII
 
 
 def piece(kind: str, delta: str | None = None) -> MessageUpdateEvent:

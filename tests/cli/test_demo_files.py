@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cubepi_anyio.cli import demo_files
-from cubepi_anyio.cli.demo_files import FileSet, find_text_files
+from cubepi_anyio.cli.demo import files as demo_files
+from cubepi_anyio.cli.demo.files import FileSet, find_text_files
 from tests.cli.child import write_files
 
 

@@ -15,10 +15,10 @@ from cubepi_anyio import (
     TurnStartEvent,
     faux_assistant_message,
 )
-from cubepi_anyio.cli.demo_tools import Progress
-from cubepi_anyio.cli.live import RunView
-from cubepi_anyio.cli.text import UNICODE, plain_text
-from cubepi_anyio.cli.timeline import TimelineRecorder
+from cubepi_anyio.cli.demo.timeline import TimelineRecorder
+from cubepi_anyio.cli.demo.tools import Progress
+from cubepi_anyio.cli.screen.live import RunView
+from cubepi_anyio.cli.screen.text import UNICODE, plain_text
 
 START: list[tuple[float, AgentEvent]] = [(10.0, AgentStartEvent("r")), (10.0, TurnStartEvent(1))]
 

@@ -2,7 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from cubepi_anyio.cli.text import ASCII, UNICODE, counted, glyphs_for, printable, seconds_text, shorten, size_text
+from cubepi_anyio.cli.screen.text import (
+    ASCII,
+    UNICODE,
+    counted,
+    glyphs_for,
+    printable,
+    seconds_text,
+    shorten,
+    size_text,
+)
 
 
 @pytest.mark.parametrize(

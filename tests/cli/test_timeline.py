@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from cubepi_anyio import Agent, AgentEvent, AgentTool, FauxProvider, FauxResponse, faux_tool_call, tool
-from cubepi_anyio.cli.timeline import Bar, Mark, TimelineRecorder
+from cubepi_anyio.cli.demo.timeline import Bar, Mark, TimelineRecorder
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual_clock]
 

@@ -19,8 +19,8 @@ import pytest
 from pydantic import BaseModel
 
 from cubepi_anyio import Agent, AgentEvent, BaseProvider, MessageDraft, MessageStream, RunLimits, tool
-from cubepi_anyio.testing.asyncio_steps import run_on_asyncio
-from cubepi_anyio.testing.steps import StepWatch
+from cubepi_anyio.testing.sweeps.asyncio_steps import run_on_asyncio
+from cubepi_anyio.testing.sweeps.steps import StepWatch
 
 pytestmark = pytest.mark.anyio
 
@@ -165,7 +165,7 @@ async def steps_and_tasks(work: Callable[[], Awaitable[None]]) -> dict[str, floa
     watch = StepWatch(None)
     watch.living = started = _Started()
     if sys.modules.get("trio") is not None and _on_trio():
-        from cubepi_anyio.testing.trio_steps import run_on_trio  # noqa: PLC0415 - trio is optional
+        from cubepi_anyio.testing.sweeps.trio_steps import run_on_trio  # noqa: PLC0415 - trio is optional
 
         ended = await run_on_trio(work, watch, 25)
     else:

@@ -12,7 +12,7 @@ from anyio.lowlevel import checkpoint
 
 from cubepi_anyio import Agent, AgentTool, Message, MessageStream, Model
 from cubepi_anyio.providers.anthropic import AnthropicProvider
-from cubepi_anyio.providers.http import HttpClient
+from cubepi_anyio.providers.http.client import HttpClient
 from cubepi_anyio.testing import Scenario
 from tests.providers.loopback import HEAD, LAST_CHUNK, Connection, Loopback, chunk, serve, whole
 

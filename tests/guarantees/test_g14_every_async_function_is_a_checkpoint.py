@@ -28,9 +28,9 @@ from cubepi_anyio import (
 )
 from cubepi_anyio.checkpointers.memory import MemoryCheckpointer
 from cubepi_anyio.concurrency import AbortSource
-from cubepi_anyio.testing.asyncio_steps import run_on_asyncio
-from cubepi_anyio.testing.steps import StepWatch
-from cubepi_anyio.testing.trio_steps import run_on_trio
+from cubepi_anyio.testing.sweeps.asyncio_steps import run_on_asyncio
+from cubepi_anyio.testing.sweeps.steps import StepWatch
+from cubepi_anyio.testing.sweeps.trio_steps import run_on_trio
 from tests.hitl.restarts import YES, World, batch
 
 from .scenarios import Nothing, agent_with, parallel_tools, sniffed_trio

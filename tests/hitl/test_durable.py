@@ -12,7 +12,7 @@ from cubepi_anyio.checkpointers import StoredRequest
 from cubepi_anyio.checkpointers.codec import decode_request, encode_request
 from cubepi_anyio.errors import RequestTimedOut, UsageError
 from cubepi_anyio.hitl import DurableChannel, is_overdue
-from cubepi_anyio.tools.suspend import SuspendCall
+from cubepi_anyio.tools.run.suspend import SuspendCall
 from cubepi_anyio.types.hitl import ApproveAnswer, PersonAnswer, PersonRequest, Question
 
 pytestmark = pytest.mark.anyio

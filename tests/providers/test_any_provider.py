@@ -24,8 +24,8 @@ from cubepi_anyio.errors import (
     ProviderUnavailable,
     RateLimited,
 )
-from cubepi_anyio.providers.classify import classify_response
-from cubepi_anyio.providers.http import Timeouts
+from cubepi_anyio.providers.http.classify import classify_response
+from cubepi_anyio.providers.http.client import Timeouts
 from cubepi_anyio.types import ToolDefinition
 from tests.recordings import Recording, Replay
 

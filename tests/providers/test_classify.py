@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from cubepi_anyio import errors
-from cubepi_anyio.providers.classify import classify_error, classify_response, request_id_of
-from cubepi_anyio.providers.retry_after import retry_after_seconds
+from cubepi_anyio.providers.http.classify import classify_error, classify_response, request_id_of
+from cubepi_anyio.providers.http.retry_after import retry_after_seconds
 from tests.recordings import recordings
 
 NOW = 1_700_000_000.0

@@ -31,9 +31,9 @@ from cubepi_anyio import (
     faux_tool_call,
 )
 from cubepi_anyio.providers.anthropic import AnthropicProvider
-from cubepi_anyio.providers.fallback import FALLBACK_ERRORS, FailoverNotice, FallbackModel
+from cubepi_anyio.providers.composed.fallback import FALLBACK_ERRORS, FailoverNotice, FallbackModel
+from cubepi_anyio.providers.composed.retry import RetryPolicy
 from cubepi_anyio.providers.openai import OpenAIProvider
-from cubepi_anyio.providers.retry import RetryPolicy
 from tests.recordings import Replay, replay_server
 from tests.support.agents import running_tasks, saying
 

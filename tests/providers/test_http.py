@@ -23,7 +23,7 @@ from cubepi_anyio.errors import (
     ProviderUnavailable,
     UsageError,
 )
-from cubepi_anyio.providers.http import HttpClient, Timeouts, checked_base_url
+from cubepi_anyio.providers.http.client import HttpClient, Timeouts, checked_base_url
 
 from .loopback import HEAD, LAST_CHUNK, Connection, answer_each, chunk, serve, whole
 

@@ -22,9 +22,9 @@ from cubepi_anyio import (
     faux_thinking,
     faux_tool_call,
 )
+from cubepi_anyio.providers.composed.race import RaceModel
+from cubepi_anyio.providers.composed.retry import RetryPolicy
 from cubepi_anyio.providers.openai import OpenAIProvider
-from cubepi_anyio.providers.race import RaceModel
-from cubepi_anyio.providers.retry import RetryPolicy
 from tests.recordings import replay_server
 from tests.support.agents import running_tasks, saying
 

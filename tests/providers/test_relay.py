@@ -31,9 +31,9 @@ from cubepi_anyio import (
 )
 from cubepi_anyio.concurrency import AbortSource
 from cubepi_anyio.providers.base import BoundModel, StreamingModel
-from cubepi_anyio.providers.fallback import FallbackModel
-from cubepi_anyio.providers.race import RaceModel
-from cubepi_anyio.providers.retry import RetryModel, RetryPolicy
+from cubepi_anyio.providers.composed.fallback import FallbackModel
+from cubepi_anyio.providers.composed.race import RaceModel
+from cubepi_anyio.providers.composed.retry import RetryModel, RetryPolicy
 from cubepi_anyio.testing import Scenario, endings_here, sweep
 from tests.support.agents import NoParams, running_tasks
 from tests.support.backends import on_asyncio

@@ -37,7 +37,7 @@ from cubepi_anyio import (
     TextContent,
 )
 from cubepi_anyio.providers.anthropic import AnthropicProvider
-from cubepi_anyio.providers.retry import RETRYABLE_ERRORS, RetryModel, RetryNotice, RetryPolicy
+from cubepi_anyio.providers.composed.retry import RETRYABLE_ERRORS, RetryModel, RetryNotice, RetryPolicy
 from tests.recordings import Replay, replay_server
 from tests.support.agents import running_tasks
 from tests.support.backends import on_asyncio

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cubepi_anyio.errors import MalformedResponse
-from cubepi_anyio.providers.sse import ServerSentEvent, SSEDecoder
+from cubepi_anyio.providers.http.sse import ServerSentEvent, SSEDecoder
 
 
 def decode(*chunks: bytes) -> list[ServerSentEvent]:

@@ -28,13 +28,13 @@ from cubepi_anyio.errors import ProviderError, StructuredOutputError
 from cubepi_anyio.providers.anthropic import AnthropicProvider
 from cubepi_anyio.providers.anthropic import request as anthropic
 from cubepi_anyio.providers.base import ResponseSchema
-from cubepi_anyio.providers.fallback import FallbackModel
+from cubepi_anyio.providers.composed.fallback import FallbackModel
+from cubepi_anyio.providers.composed.race import RaceModel
+from cubepi_anyio.providers.composed.retry import RetryModel, RetryPolicy
 from cubepi_anyio.providers.openai import OpenAIProvider
 from cubepi_anyio.providers.openai_chat import request as chat
 from cubepi_anyio.providers.openai_responses import OpenAIResponsesProvider
 from cubepi_anyio.providers.openai_responses import request as responses
-from cubepi_anyio.providers.race import RaceModel
-from cubepi_anyio.providers.retry import RetryModel, RetryPolicy
 from cubepi_anyio.providers.structured import StructuredMethod, generate_structured
 from tests.recordings import Replay, replay_server
 from tests.support.agents import running_tasks

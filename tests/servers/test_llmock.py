@@ -22,7 +22,7 @@ from cubepi_anyio.errors import (
     ProviderUnavailable,
     RateLimited,
 )
-from cubepi_anyio.providers.http import Timeouts
+from cubepi_anyio.providers.http.client import Timeouts
 from tests.support.agents import transcript_faults
 
 from .application import Application

@@ -8,8 +8,8 @@ import pytest
 
 from cubepi_anyio import Agent, AgentTool, tool
 from cubepi_anyio.errors import IncompleteStream, ProviderError, ProviderUnavailable
-from cubepi_anyio.providers.http import Timeouts
-from cubepi_anyio.providers.retry import RetryNotice, RetryPolicy
+from cubepi_anyio.providers.composed.retry import RetryNotice, RetryPolicy
+from cubepi_anyio.providers.http.client import Timeouts
 
 from .llmock_server import LLMock
 from .vendors import AnyProvider, Vendor

@@ -13,9 +13,9 @@ from pydantic import BaseModel, Field
 
 from cubepi_anyio.concurrency import AbortSource
 from cubepi_anyio.errors import ToolDefinitionError
-from cubepi_anyio.tools.decorator import tool
-from cubepi_anyio.tools.definition import AgentTool, AgentToolResult, ToolContext
-from cubepi_anyio.tools.validation import ArgumentsInvalid
+from cubepi_anyio.tools.define.decorator import tool
+from cubepi_anyio.tools.define.definition import AgentTool, AgentToolResult, ToolContext
+from cubepi_anyio.tools.define.validation import ArgumentsInvalid
 from cubepi_anyio.types import Content, ImageContent, TextContent
 
 if TYPE_CHECKING:

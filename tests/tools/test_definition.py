@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, RootModel
 
 from cubepi_anyio.concurrency import AbortSource
 from cubepi_anyio.errors import DuplicateToolName, ToolDefinitionError
-from cubepi_anyio.tools.definition import AgentTool, AgentToolResult, ToolContext, check_unique_names
+from cubepi_anyio.tools.define.definition import AgentTool, AgentToolResult, ToolContext, check_unique_names
 from cubepi_anyio.types import ImageContent, TextContent
 
 

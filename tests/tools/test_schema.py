@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
-from cubepi_anyio.tools.schema import SchemaProblem, parameters_schema
+from cubepi_anyio.tools.define.schema import SchemaProblem, parameters_schema
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ import pytest
 from anyio import from_thread
 
 from cubepi_anyio import AgentToolResult, CallEnding, RunLimits, faux_assistant_message, faux_tool_call
-from cubepi_anyio.tools import threads
+from cubepi_anyio.tools.run import threads
 from tests.support.agents import Bench, NoParams, Word, assert_well_ended, bench, calling, running_tasks, tool_of
 from tests.support.backends import on_asyncio
 from tests.tools.ways import ENDING, REASON, WAYS, end_call

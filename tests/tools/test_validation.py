@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from cubepi_anyio.tools.definition import AgentTool
-from cubepi_anyio.tools.validation import MAX_TEXT_BYTES, ArgumentsInvalid
+from cubepi_anyio.tools.define.definition import AgentTool
+from cubepi_anyio.tools.define.validation import MAX_TEXT_BYTES, ArgumentsInvalid
 
 
 def tool_for(parameters: Any) -> AgentTool:

@@ -12,8 +12,8 @@ from ...types.messages import Message
 from ...types.model import Model, ToolChoice
 from ...types.tool import ToolDefinition
 from ..base import StreamOptions
-from ..http import AsyncHttpClient, Timeouts, checked_base_url
-from ..http_provider import HttpProvider
+from ..http.client import AsyncHttpClient, Timeouts, checked_base_url
+from ..http.provider import HttpProvider
 from .cache import CacheRetention
 from .request import API, build_payload
 from .response import AnthropicReader

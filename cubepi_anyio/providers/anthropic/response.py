@@ -17,8 +17,8 @@ from ...stream.draft import DraftWriter
 from ...types.content import AssistantContent, OpaqueContent, TextContent, ThinkingContent, ToolCall
 from ...types.json import JsonObject
 from ...types.usage import Usage
-from ..classify import classify_error
-from ..sse import ServerSentEvent
+from ..http.classify import classify_error
+from ..http.sse import ServerSentEvent
 
 __all__ = ("STOP_REASONS", "AnthropicReader")
 

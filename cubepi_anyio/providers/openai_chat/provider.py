@@ -14,8 +14,8 @@ from ...types.messages import Message
 from ...types.model import Model, ToolChoice
 from ...types.tool import ToolDefinition
 from ..base import StreamOptions
-from ..http import AsyncHttpClient, Timeouts, checked_base_url
-from ..http_provider import HttpProvider
+from ..http.client import AsyncHttpClient, Timeouts, checked_base_url
+from ..http.provider import HttpProvider
 from .presets import PRESETS, Preset, Quirks
 from .request import API, StrictTools, build_payload, strict_schemas
 from .response import ChatReader

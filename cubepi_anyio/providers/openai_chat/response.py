@@ -25,8 +25,8 @@ from ...stream.draft import DraftWriter
 from ...types.content import AssistantContent, TextContent, ThinkingContent
 from ...types.json import JsonObject, JsonValue
 from ...types.usage import Usage
-from ..classify import classify_error
-from ..sse import ServerSentEvent
+from ..http.classify import classify_error
+from ..http.sse import ServerSentEvent
 from .calls import CallDeltas
 from .extras import EXTRA_FIELDS, Extras, thinking_in
 from .presets import Quirks

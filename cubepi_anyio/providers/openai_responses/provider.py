@@ -13,8 +13,8 @@ from ...types.messages import Message
 from ...types.model import Model, ToolChoice
 from ...types.tool import ToolDefinition
 from ..base import StreamOptions
-from ..http import AsyncHttpClient, Timeouts, checked_base_url
-from ..http_provider import HttpProvider
+from ..http.client import AsyncHttpClient, Timeouts, checked_base_url
+from ..http.provider import HttpProvider
 from ..openai_chat.request import strict_schemas
 from .request import API, StrictTools, SystemPromptPlace, build_payload
 from .response import ResponsesReader

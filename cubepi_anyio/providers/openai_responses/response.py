@@ -24,8 +24,8 @@ from ...errors import (
 from ...stream.draft import DraftWriter
 from ...types.json import JsonObject, JsonValue
 from ...types.usage import Usage
-from ..classify import classify_error
-from ..sse import ServerSentEvent
+from ..http.classify import classify_error
+from ..http.sse import ServerSentEvent
 from .items import Item, Items
 
 __all__ = ("ResponsesReader",)

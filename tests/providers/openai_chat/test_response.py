@@ -23,7 +23,7 @@ from cubepi_anyio.errors import (
     ProviderUnavailable,
     RateLimited,
 )
-from cubepi_anyio.providers.classify import classify_response
+from cubepi_anyio.providers.http.classify import classify_response
 from cubepi_anyio.providers.openai_chat.presets import Quirks
 from cubepi_anyio.types import (
     ImageContent,

@@ -8,7 +8,7 @@ import pytest
 
 from cubepi_anyio import Agent
 from cubepi_anyio.providers.openai import OpenAIProvider
-from cubepi_anyio.tools.definition import AgentTool, AgentToolResult
+from cubepi_anyio.tools.define.definition import AgentTool, AgentToolResult
 from tests.recordings import MISSING, Recording, Replay, body_of, recordings
 
 from .reading import check_against, read

@@ -11,7 +11,7 @@ import pytest
 from cubepi_anyio import Agent, RunResult
 from cubepi_anyio.errors import IncompleteStream, ProviderUnavailable
 from cubepi_anyio.providers.openai_responses import OpenAIResponsesProvider
-from cubepi_anyio.tools.definition import AgentTool
+from cubepi_anyio.tools.define.definition import AgentTool
 from tests.providers.loopback import HEAD, LAST_CHUNK, Connection, chunk, serve
 
 from .reading import added, call, created, end, event, message, reasoning, text

@@ -9,7 +9,7 @@ import pytest
 
 from cubepi_anyio import Agent, RunLimits
 from cubepi_anyio.providers.openai_responses import OpenAIResponsesProvider
-from cubepi_anyio.tools.definition import AgentTool, AgentToolResult
+from cubepi_anyio.tools.define.definition import AgentTool, AgentToolResult
 from cubepi_anyio.types import ReasoningControl, ToolResultMessage
 from tests.recordings import MISSING, Recording, Replay, recordings
 

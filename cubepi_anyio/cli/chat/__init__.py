@@ -1,0 +1,1 @@
+"""``cubepi-anyio chat``: a conversation in the terminal."""

@@ -1,0 +1,1 @@
+"""What is drawn and typed: text, live lines, interrupts, and a reader that has gone."""

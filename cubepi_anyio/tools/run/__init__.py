@@ -1,0 +1,1 @@
+"""Run the calls of one message, each in a scope of its own, and say how each ended."""
