@@ -5,9 +5,9 @@ Everything that starts ends: when a run is over, nothing of it is alive, and its
 """
 
 from .agent.agent import Agent as Agent
-from .agent.limits import RunLimits as RunLimits
+from .types.limits import RunLimits as RunLimits
 from .agent.loop import run_agent_loop as run_agent_loop
-from .agent.result import RunResult as RunResult
+from .types.run import RunResult as RunResult
 from .agent.run_stream import RunStream as RunStream
 from .agent.state import AgentState as AgentState
 from .checkpointers.base import Checkpointer as Checkpointer
@@ -86,10 +86,11 @@ from .providers.faux import faux_thinking as faux_thinking
 from .providers.faux import faux_tool_call as faux_tool_call
 from .stream.draft import MessageDraft as MessageDraft
 from .stream.message_stream import MessageStream as MessageStream
+from .tools.context import RunContext as RunContext
+from .tools.context import ToolContext as ToolContext
 from .tools.define.decorator import tool as tool
 from .tools.define.definition import AgentTool as AgentTool
 from .tools.define.definition import AgentToolResult as AgentToolResult
-from .tools.define.definition import ToolContext as ToolContext
 from .tools.hooks import AfterToolCallResult as AfterToolCallResult
 from .tools.hooks import BeforeToolCallResult as BeforeToolCallResult
 from .tools.run.outcome import CallEnding as CallEnding

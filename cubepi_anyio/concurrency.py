@@ -10,18 +10,18 @@ from types import TracebackType
 from typing import Any, TypeVar, cast
 
 import anyio
-from anyio import CancelScope, TaskHandle
+from anyio import CancelScope
 from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint, checkpoint_if_cancelled
 
 _T = TypeVar("_T")
 
 __all__ = (
-    "DONE",
+    "NOTHING_TO_AWAIT",
     "AbortSignal",
     "AbortSource",
     "Deferred",
-    "Driven",
     "OwnCancelCount",
+    "WatchedCoroutine",
     "bare_error",
     "has_native_cancellation",
     "hear_of_swallowed_cancellation",
@@ -44,12 +44,13 @@ class AbortSignal:
     read from any thread).
     """
 
-    __slots__ = ("_event", "_reason", "_set")
+    __slots__ = ("_event", "_followers", "_reason", "_set")
 
     def __init__(self) -> None:
         self._set = False
         self._reason: str | None = None
         self._event: anyio.Event | None = None
+        self._followers: dict[Callable[[str | None], object], None] | None = None
 
     def is_set(self) -> bool:
         """Whether the run, or this call, has been told to stop."""
@@ -69,6 +70,20 @@ class AbortSignal:
             self._event = anyio.Event()
         await self._event.wait()
 
+    def follow(self, told: Callable[[str | None], object]) -> None:
+        """Have ``told(reason)`` called when the signal is set, in the event loop's thread; at once if it is set."""
+        if self._set:
+            told(self._reason)
+            return
+        if self._followers is None:
+            self._followers = {}
+        self._followers[told] = None
+
+    def unfollow(self, told: Callable[[str | None], object]) -> None:
+        """Take back ``follow``. Nothing happens if it was not said, or the signal has been set."""
+        if self._followers is not None:
+            self._followers.pop(told, None)
+
 
 class AbortSource(AbortSignal):
     """The writable side of an ``AbortSignal``; kept by whoever may abort."""
@@ -77,10 +92,14 @@ class AbortSource(AbortSignal):
 
     def set(self, reason: str | None = None) -> None:
         """Set the signal; the first reason stays. Call it in the event loop's thread."""
-        if not self._set:
-            self._reason, self._set = reason, True
-            if self._event is not None:
-                self._event.set()
+        if self._set:
+            return
+        self._reason, self._set = reason, True
+        if self._event is not None:
+            self._event.set()
+        followers, self._followers = self._followers, None
+        for told in followers or ():
+            told(reason)
 
 
 class Deferred:
@@ -95,7 +114,7 @@ class Deferred:
         return self._begin().__await__()
 
 
-class Driven:
+class WatchedCoroutine:
     """Awaits a coroutine as ``await`` would, and tells what passes between it and the event loop.
 
     ``before_wait`` is called whenever the coroutine is about to wait, ``on_error`` with each exception that is thrown
@@ -136,7 +155,7 @@ class Driven:
                 error = thrown
 
 
-class _Done:
+class _NothingToAwait:
     __slots__ = ()
 
     def __await__(self) -> Generator[Any, Any, None]:
@@ -144,8 +163,8 @@ class _Done:
         yield
 
 
-DONE = _Done()
-"""An awaitable with nothing to wait for."""
+NOTHING_TO_AWAIT = _NothingToAwait()
+"""Awaiting it returns at once."""
 
 
 @contextmanager
@@ -233,13 +252,11 @@ async def run_in_tasks(
     *,
     name: str | None = None,
     counted: bool = True,
-    on_start: Callable[[TaskHandle[None, Any], CancelScope], object] = lambda task, scope: None,
 ) -> list[_T]:
     """Run functions in tasks of their own and wait for all; the first error cancels the rest and leaves as itself.
 
-    Returns what they returned, in the order in which they ended; without what was cancelled by its handle alone.
+    Returns what they returned, in the order in which they ended.
     ``name`` is what the tasks are called in listings of tasks, instead of after the function they run.
-    ``on_start`` is given the handle of each task, in the order of ``functions``, and the scope around all of them.
 
     The tasks keep what is cancelled in them to themselves (``OwnCancelCount``), unless the current task is not
     ``counted``: one that only scopes cancel, so that nobody asks for its count of cancellations.
@@ -266,7 +283,7 @@ async def run_in_tasks(
     try:
         async with anyio.create_task_group() as tasks:
             for function in functions:
-                on_start(tasks.create_task(run(function), name=name), tasks.cancel_scope)
+                tasks.start_soon(run, function, name=name)
     except BaseExceptionGroup as group:
         error = bare_error(group)
     except anyio.get_cancelled_exc_class():  # noqa: ASYNC103 - an exit request goes first

@@ -19,7 +19,7 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint, checkpoint_if_cancelled
 
-from ..concurrency import Driven, OwnCancelCount, bare_error, let_own_cancellation_pass, surroundings_are_cancelled
+from ..concurrency import WatchedCoroutine, OwnCancelCount, bare_error, let_own_cancellation_pass, surroundings_are_cancelled
 from ..errors import IncompleteStream, StreamMisuse
 from ..events.stream import StreamEvent
 from ..types.content import ToolCall
@@ -266,7 +266,7 @@ class MessageStream:
             reader.hear(self._take())
         self._reader = reader
         try:
-            await Driven(self._produce_to_the_end(produce), before_wait=reader.before_wait)
+            await WatchedCoroutine(self._produce_to_the_end(produce), before_wait=reader.before_wait)
             await let_own_cancellation_pass()
             await checkpoint_if_cancelled()
         finally:

@@ -125,7 +125,7 @@ def _means(hint: Any, wanted: type) -> bool:
     """Whether a hint is ``wanted``, also as ``wanted | None`` or with notes."""
     if get_origin(hint) in (Annotated, Union, UnionType):
         return any(_means(part, wanted) for part in get_args(hint))
-    return hint is wanted
+    return hint is wanted or get_origin(hint) is wanted  # ``RunContext[Deps]``
 
 
 def _model(tool_name: str, module: str, definitions: dict[str, Any]) -> type[BaseModel]:

@@ -19,7 +19,7 @@ __all__ = (
     "is_async_callable",
 )
 
-INJECTED_KEYWORDS = frozenset({"signal", "on_update", "context"})
+INJECTED_KEYWORDS = frozenset({"signal", "on_update", "ctx", "context"})
 """The keyword arguments that ``execute`` gets where it declares them."""
 
 _CALL = "execute(tool_call_id, params)"
@@ -73,7 +73,7 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def accepted_keywords(tool_name: str, execute: Callable[..., Any]) -> frozenset[str]:
-    """Which of ``signal``, ``on_update`` and ``context`` the function takes by keyword.
+    """Which of ``signal``, ``on_update``, ``ctx`` and ``context`` the function takes by keyword.
 
     Raises ``ToolDefinitionError`` if it cannot be called as ``execute(tool_call_id, params)``.
     """
@@ -98,5 +98,5 @@ def _refuse_unfilled(tool_name: str, parameters: list[inspect.Parameter], filled
         raise ToolDefinitionError(
             tool_name,
             f"execute requires {', '.join(unfilled)}, but is called as {_CALL} with at most the keywords signal, "
-            "on_update and context; give every other parameter a default",
+            "on_update, ctx and context; give every other parameter a default",
         )

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
-
-from anyio import CancelScope, TaskHandle
 
 from ...concurrency import run_in_tasks
 from .call import BatchPlan, CallSlot, run_call
@@ -25,15 +22,8 @@ async def run_parallel(slots: Sequence[CallSlot], plan: BatchPlan, *, max_parall
     if len(slots) == 1:
         await run_call(slots[0], plan)
     elif max_parallel is None or max_parallel >= len(slots):
-        starting = iter(slots)
-
-        def on_start(task: TaskHandle[None, Any], scope: CancelScope) -> None:
-            slot = next(starting)
-            if not plan.may_time_out:
-                slot.task, slot.boundary = task, scope
-
         calls = (partial(run_call, slot, plan) for slot in slots)
-        await run_in_tasks(calls, name="tool call", counted=False, on_start=on_start)
+        await run_in_tasks(calls, name="tool call", counted=False)
     else:
         waiting = iter(slots)
         workers = (partial(_work_off, waiting, plan) for _ in range(max_parallel))

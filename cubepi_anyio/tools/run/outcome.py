@@ -37,6 +37,8 @@ class CallEnding(StrEnum):
     """The call never began: unknown tool, invalid arguments, a veto, a limit, or a message that was cut."""
     ABANDONED = "abandoned"
     """The call was cancelled, but a worker thread cannot be stopped, and goes on unseen."""
+    ANSWERED = "answered"
+    """Middleware answered in the tool's place: the tool did not run, and no hook and no approval was asked."""
     SUSPENDED = "suspended"
     """The call waits for a person's answer; it has no result yet and goes on in a later run."""
     IGNORED_CANCELLATION = "ignored_cancellation"

@@ -1,0 +1,216 @@
+"""Ask the model once: show it the transcript, read its answer, and close the message it made."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import anyio
+from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
+
+from ..concurrency import hear_of_swallowed_cancellation
+from ..errors import IncompleteStream, ProviderError
+from ..hooks.around import through
+from ..hooks.middleware import TurnAction
+from ..providers.base import StreamOptions
+from ..providers.model_call import AroundTry, ModelCall, ModelOutcome, StreamingModel, TryBody
+from ..stream.message_stream import MessageStream
+from ..types.messages import CUT_STOP_REASONS, AssistantMessage, Message
+from ..types.settings import ModelSettings
+from .read_answer import read_answer
+from .run import Run
+
+__all__ = ("ask_model",)
+
+_NOTHING_DECIDED = TurnAction()
+"""What hooks decide where there are none. Read only."""
+
+
+async def ask_model(run: Run) -> TurnAction:
+    """Ask the model and put its answer into the record; return what hooks decided about it.
+
+    A failing model is an answer too: the ending says why. A checkpoint; cancelled, it leaves the answer open, unless
+    it was complete already.
+    """
+    run.phase = "waiting"
+    # A run that has been ended asks no model any more. And where neither the model nor a tool ever waits, this is where
+    # others have their turn, and where deadlines are met.
+    await checkpoint()
+    record, hooks, request = run.record, run.config.hooks, _Request(run)
+    if hooks.around_model_call:
+        try:
+            outcome = await through(
+                hooks.around_model_call,
+                request.answer,
+                known=lambda: request.outcome,
+                accept=partial(_as_outcome, run),
+                what="a model's call, once something of its answer was said,",
+                may_repeat=lambda: not record.answer_is_said,
+                ctx=run.context(),
+                signal=run.ending.signal,
+            )
+        except BaseException:
+            # The onions were cancelled, or failed, when the answer was complete: what the model said stands.
+            if request.outcome is not None:
+                try:
+                    _close(run, request.outcome)
+                except Exception as error:  # a listener's, which must not take the place of what is leaving
+                    run.ending.fail(error)
+            raise
+    else:
+        outcome = await request.answer()
+    _close(run, outcome)
+    await record.outbox.flush()
+    return request.action
+
+
+class _Request:
+    """One turn's request, which is made again where ``around_model_call`` wants it so."""
+
+    __slots__ = ("_run", "action", "outcome")
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.outcome: ModelOutcome | None = None
+        self.action: TurnAction = _NOTHING_DECIDED
+
+    async def answer(self) -> ModelOutcome:
+        """Show the transcript to the model and read its answer; hooks see both."""
+        run = self._run
+        if self.outcome is not None and self.outcome.message.usage is not None:
+            run.record.usage = run.record.usage + self.outcome.message.usage  # of the answer that is asked for anew
+        self.outcome, self.action = None, _NOTHING_DECIDED
+        shown, system_prompt = await _what_is_shown(run)
+        answer = await read_answer(run, partial(_open_stream, run, shown, system_prompt))
+        stream = run.record.stream
+        error = None
+        if answer is None:  # a limit has ended the reading
+            assert stream is not None
+            answer = stream.broken_message().model_copy(update={"stop_reason": "aborted"})
+        elif answer.stop_reason in ("error", "aborted"):
+            error = (stream.error if stream is not None else None) or ProviderError(
+                answer.error_message or "the model gave no reason", provider=answer.provider_id, model=answer.model_id
+            )
+        elif run.config.hooks.after_model_response is not None:
+            action = await run.config.hooks.after_model_response(answer, ctx=run.context(), signal=run.ending.signal)
+            self.action = action or _NOTHING_DECIDED
+            answer = self.action.response or answer
+        self.outcome = ModelOutcome(message=answer, error=error, said=run.record.answer_is_said)
+        return self.outcome
+
+
+def _as_outcome(run: Run, returned: Any) -> ModelOutcome:
+    """What ``around_model_call`` returned, as the outcome of the request."""
+    if isinstance(returned, AssistantMessage):
+        returned = ModelOutcome(message=returned)
+    if not isinstance(returned, ModelOutcome) or not isinstance(returned.message, AssistantMessage):  # pyright: ignore[reportUnnecessaryIsInstance] - foreign
+        raise TypeError(
+            f"around_model_call returned {type(returned).__name__}; it returns the outcome of proceed(), an "
+            "AssistantMessage, or None"
+        )
+    return returned
+
+
+def _close(run: Run, outcome: ModelOutcome) -> None:
+    """Put the answer into the record, and say why the run ends if it failed."""
+    record, answer = run.record, outcome.message
+    if record.stream is None:  # answered in the model's place
+        record.open_answer(MessageStream())
+    if outcome.error is not None:
+        run.ending.model_failed(outcome.error)
+    if answer.stop_reason in CUT_STOP_REASONS:
+        # Calls whose arguments are incomplete may be what was cut.
+        content = [block for block in answer.content if block.type != "tool_call" or block.invalid_arguments is None]
+        if len(content) != len(answer.content):
+            answer = answer.model_copy(update={"content": content})
+    if answer.stop_reason == "aborted" and answer.error_message is None:
+        answer = answer.model_copy(update={"error_message": run.ending.why()})
+    record.finish_answer(answer, asked=run.config.model.spec)
+
+
+async def _what_is_shown(run: Run) -> tuple[list[Message], str]:
+    """The messages and the system prompt of this request, as hooks leave them; the transcript stays as it is."""
+    hooks, signal = run.config.hooks, run.ending.signal
+    messages, system_prompt = list(run.record.messages), run.config.system_prompt
+    if hooks.transform_context is not None:
+        messages = await hooks.transform_context(messages, ctx=run.context(), signal=signal)
+    if hooks.convert_to_llm is not None:
+        messages = await hooks.convert_to_llm(messages, ctx=run.context(), signal=signal)
+    if hooks.transform_system_prompt is not None:
+        system_prompt = await hooks.transform_system_prompt(system_prompt, ctx=run.context(), signal=signal)
+    return messages, system_prompt
+
+
+async def _open_stream(run: Run, messages: list[Message], system_prompt: str) -> MessageStream:
+    """Ask the provider for its stream; a provider that raises instead is a stream that fails at once."""
+    config = run.config
+    call = ModelCall(
+        messages=messages,
+        system_prompt=system_prompt,
+        tools=run.toolset.definitions,
+        tool_choice=config.tool_choice,
+        options=StreamOptions(
+            signal=run.ending.signal,
+            on_payload=config.on_payload,
+            on_response=config.on_response,
+            reasoning=config.reasoning,
+            settings=_settings(run),
+            around_try=_around_try(run) if config.hooks.around_model_try else None,
+        ),
+    )
+    try:
+        return await call.ask(config.model)
+    except Exception as error:
+        return _failed_stream(error)
+    except anyio.get_cancelled_exc_class():  # noqa: ASYNC103 - the scopes say whose it is
+        # Raised again if it was meant for the run; otherwise the provider cancelled itself.
+        await checkpoint_if_cancelled()  # noqa: ASYNC102 - it only asks
+        await hear_of_swallowed_cancellation()  # noqa: ASYNC102 - it only asks
+        return _failed_stream(IncompleteStream("the provider cancelled itself"))  # noqa: ASYNC104 - nobody else was meant
+
+
+def _failed_stream(error: Exception) -> MessageStream:
+    stream = MessageStream()
+    stream.fail(error)
+    return stream
+
+
+def _settings(run: Run) -> ModelSettings | None:
+    """How the model is to answer: what the agent says, and over it what the run says."""
+    merged: ModelSettings | None = None
+    for source in run.config.settings:
+        said: Any = source(run.context()) if callable(source) else source
+        if not isinstance(said, ModelSettings):
+            raise TypeError(f"settings= gives a ModelSettings, not {type(said).__name__}")
+        merged = said if merged is None else merged.merge(said)
+    return merged
+
+
+def _around_try(run: Run) -> AroundTry:
+    """``around_model_try``, as the models call it: around each try that asks a provider."""
+
+    async def around(model: StreamingModel, body: TryBody) -> AssistantMessage | None:
+        def accept(returned: Any) -> ModelOutcome:
+            return _as_outcome(run, returned)
+
+        try:
+            outcome = await through(
+                run.config.hooks.around_model_try,
+                body,
+                model,
+                known=lambda: body.outcome,
+                accept=accept,
+                what="a try",
+                ctx=run.context(),
+                signal=run.ending.signal,
+            )
+        except Exception as error:
+            # A hook's bug is not the provider's, and must be no reason to ask the next model: it ends the run.
+            run.ending.fail(error)
+            await checkpoint_if_cancelled()
+            raise
+        return None if outcome is body.outcome else outcome.message
+
+    return around
+
+
