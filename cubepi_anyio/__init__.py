@@ -7,7 +7,6 @@ Everything that starts ends: when a run is over, nothing of it is alive, and its
 from .agent.agent import Agent as Agent
 from .agent.limits import RunLimits as RunLimits
 from .agent.loop import run_agent_loop as run_agent_loop
-from .agent.result import RunResult as RunResult
 from .agent.run_stream import RunStream as RunStream
 from .agent.state import AgentState as AgentState
 from .checkpointers.base import Checkpointer as Checkpointer
@@ -59,7 +58,6 @@ from .events.agent import AgentStartEvent as AgentStartEvent
 from .events.agent import MessageEndEvent as MessageEndEvent
 from .events.agent import MessageStartEvent as MessageStartEvent
 from .events.agent import MessageUpdateEvent as MessageUpdateEvent
-from .events.agent import RunOutcome as RunOutcome
 from .events.agent import ToolExecutionEndEvent as ToolExecutionEndEvent
 from .events.agent import ToolExecutionStartEvent as ToolExecutionStartEvent
 from .events.agent import ToolExecutionUpdateEvent as ToolExecutionUpdateEvent
@@ -107,8 +105,10 @@ from .types.messages import UserMessage as UserMessage
 from .types.model import Model as Model
 from .types.model import ReasoningControl as ReasoningControl
 from .types.model import ToolChoice as ToolChoice
+from .types.run import RunOutcome as RunOutcome
+from .types.run import RunResult as RunResult
 from .types.tool import ToolDefinition as ToolDefinition
-from .types.tool_cycle import tool_cycle_faults as tool_cycle_faults
+from .types.transcript import tool_cycle_faults as tool_cycle_faults
 from .types.usage import ModelCost as ModelCost
 from .types.usage import Usage as Usage
 

@@ -11,7 +11,6 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from ..checkpointers.base import Checkpointer
-from ..checkpointers.repair import repaired
 from ..concurrency import run_in_tasks
 from ..errors import AgentBusy, NothingToResume, RequestTimedOut, UsageError
 from ..hooks.chain import compose
@@ -21,12 +20,13 @@ from ..tools.define.definition import AgentTool, check_unique_names
 from ..types.content import TextContent
 from ..types.messages import CUT_STOP_REASONS, AssistantMessage, Message, UserMessage
 from ..types.model import Model, ReasoningControl, ToolChoice
+from ..types.run import RunResult
+from ..types.transcript import repaired
 from .config import AgentConfig, QueueMode, ToolExecution
 from .limits import RunLimits
 from .loop import as_messages, execute, run_loop
 from .outbox import Listener, ListenerList
 from .queues import MessageQueue
-from .result import RunResult
 from .resume import finish_batch
 from .run import Run
 from .run_stream import RunStream

@@ -11,17 +11,17 @@ from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from ..concurrency import has_native_cancellation, hear_of_swallowed_cancellation, run_in_own_task
 from ..errors import EmptyPrompt
-from ..events.agent import AgentEvent, RunOutcome
+from ..events.agent import AgentEvent
 from ..providers.base import StreamingModel, StreamOptions
 from ..tools.define.definition import AgentTool, check_unique_names
 from ..types.content import TextContent
 from ..types.messages import AssistantMessage, Message, ToolResultMessage, UserMessage
 from ..types.model import ToolChoice
+from ..types.run import RunOutcome, RunResult
 from .config import AgentConfig, ToolExecution
 from .limits import RunLimits
 from .outbox import ListenerList
 from .queues import MessageQueue
-from .result import RunResult
 from .run import Run
 from .settle import settle
 from .turn import run_turn

@@ -24,7 +24,6 @@ from ..events.agent import (
     MessageEndEvent,
     MessageStartEvent,
     MessageUpdateEvent,
-    RunOutcome,
     ToolExecutionEndEvent,
     ToolExecutionStartEvent,
     ToolExecutionUpdateEvent,
@@ -39,10 +38,11 @@ from ..tools.run.outcome import CallOutcome
 from ..types.content import ToolCall
 from ..types.json import JsonObject
 from ..types.messages import AssistantMessage, Message, ToolResultMessage, UserMessage
+from ..types.run import RunOutcome, RunResult
+from ..types.transcript import in_call_order, results_after
 from ..types.usage import Usage
 from .config import AgentConfig
 from .outbox import ListenerList, MessageStore, Outbox
-from .result import RunResult
 from .watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -530,10 +530,7 @@ class Run:
             begin -= 1
         answer = self.messages[begin - 1] if begin else None
         if isinstance(answer, AssistantMessage):
-            place = {call.id: index for index, call in enumerate(answer.tool_calls)}
-            found = [each for each in self.messages[begin:] if isinstance(each, ToolResultMessage)]
-            found.sort(key=lambda result: place.get(result.tool_call_id, len(place)))
-            self.messages[begin:] = found
+            self.messages[begin:] = in_call_order(answer, list(results_after(self.messages, begin - 1)))
 
     def finish_calls(self) -> None:
         """Close the batch: calls without an outcome were cancelled, and every result enters the transcript in order."""

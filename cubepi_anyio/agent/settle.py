@@ -10,7 +10,7 @@ import logging
 
 import anyio
 
-from ..events.agent import RunOutcome
+from ..types.run import RunOutcome
 from .run import Run
 
 __all__ = ("settle",)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..events.agent import RunOutcome
 from ..providers.base import StreamingModel
 from ..tools.define.definition import AgentTool, check_unique_names
 from ..types.json import JsonObject
 from ..types.messages import AssistantMessage, Message
 from ..types.model import ReasoningControl
+from ..types.run import RunOutcome
 from .run import Run, RunPhase
 from .thread import StoredThread
 

@@ -1,19 +1,25 @@
-"""How a run ended, as a value."""
+"""How a run ended, and what it came to."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import CubepiError, RunAborted, RunLimitReached, RunSuspended
-from ..events.agent import RunOutcome
-from ..types.messages import Message
-from ..types.usage import Usage
+from .json import JsonObject
+from .messages import Message
+from .usage import Usage
 
 if TYPE_CHECKING:
-    from ..types.hitl import PersonRequest
+    from .hitl import PersonRequest
 
-__all__ = ("RunResult",)
+__all__ = ("RunOutcome", "RunResult")
+
+RunOutcome = Literal["completed", "aborted", "suspended", "error", "limit"]
+"""How a run ended, as its caller, its listeners and its store are told.
+
+One that was cancelled from outside is ``aborted`` to listeners and store; its caller gets the cancellation instead.
+"""
 
 
 def _none_waits() -> list[PersonRequest]:
@@ -32,7 +38,11 @@ class RunResult:
     messages: list[Message] = field(default_factory=list[Message])
     """The messages the run added to the transcript, prompts included."""
     usage: Usage = field(default_factory=Usage)
-    """Tokens of all model calls of the run."""
+    """Tokens of the run: of all its model calls, and of what hooks and tools added to them."""
+    usage_by: dict[str, Usage] = field(default_factory=dict[str, Usage])
+    """What hooks and tools added to ``usage``, by the name each gave: the model calls they made by themselves."""
+    notes: JsonObject = field(default_factory=dict[str, Any])
+    """What hooks and tools noted about the run for its caller, for instance the id of its trace. Not stored."""
     error: Exception | None = None
     """The typed error, where ``outcome`` is ``error``."""
     requests: list[PersonRequest] = field(default_factory=_none_waits)
