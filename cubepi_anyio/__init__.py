@@ -7,6 +7,7 @@ Everything that starts ends: when a run is over, nothing of it is alive, and its
 from .agent.agent import Agent as Agent
 from .types.limits import RunLimits as RunLimits
 from .agent.loop import run_agent_loop as run_agent_loop
+from .types.run import RunOutcome as RunOutcome
 from .types.run import RunResult as RunResult
 from .agent.run_stream import RunStream as RunStream
 from .agent.state import AgentState as AgentState
@@ -59,7 +60,6 @@ from .events.agent import AgentStartEvent as AgentStartEvent
 from .events.agent import MessageEndEvent as MessageEndEvent
 from .events.agent import MessageStartEvent as MessageStartEvent
 from .events.agent import MessageUpdateEvent as MessageUpdateEvent
-from .events.agent import RunOutcome as RunOutcome
 from .events.agent import ToolExecutionEndEvent as ToolExecutionEndEvent
 from .events.agent import ToolExecutionStartEvent as ToolExecutionStartEvent
 from .events.agent import ToolExecutionUpdateEvent as ToolExecutionUpdateEvent
@@ -109,7 +109,7 @@ from .types.model import Model as Model
 from .types.model import ReasoningControl as ReasoningControl
 from .types.model import ToolChoice as ToolChoice
 from .types.tool import ToolDefinition as ToolDefinition
-from .types.tool_cycle import tool_cycle_faults as tool_cycle_faults
+from .types.transcript import tool_cycle_faults as tool_cycle_faults
 from .types.usage import ModelCost as ModelCost
 from .types.usage import Usage as Usage
 

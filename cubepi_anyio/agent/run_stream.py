@@ -13,8 +13,8 @@ from ..concurrency import AbortSignal, Deferred, OwnCancelCount, bare_error
 from ..errors import StreamMisuse
 from ..events.agent import AgentEvent
 from ..stream.buffer import EventBuffer
+from ..types.run import RunResult
 from .outbox import ListenerList
-from .result import RunResult
 from .run import Run
 
 __all__ = ("RunStream",)

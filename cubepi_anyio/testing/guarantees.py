@@ -7,9 +7,9 @@ from typing import cast
 
 import anyio
 
-from ..agent.result import RunResult
 from ..events.agent import AgentEndEvent, AgentEvent, AgentStartEvent, ToolExecutionEndEvent
 from ..types.messages import ToolResultMessage
+from ..types.run import RunResult
 from .event_order import check_events
 from .sweeps.endings import SiblingFailed
 from .sweeps.scenario import Check, EndedRun

@@ -19,7 +19,7 @@ from cubepi_anyio.testing.checkpointers import (
     StoreFactory,
     check_checkpointer,
 )
-from cubepi_anyio.types import Message
+from cubepi_anyio.types import JsonObject, Message
 from tests.support.servers import shared_mariadb, shared_postgres
 
 pytestmark = pytest.mark.anyio
@@ -64,8 +64,15 @@ async def test_the_checks_run_without_a_test_runner() -> None:
 
 async def test_a_store_that_breaks_a_promise_is_told_which() -> None:
     class Forgetful(MemoryCheckpointer):
-        async def append(self, thread_id: str, messages: Sequence[Message], *, claim: RunClaim | None = None) -> None:
-            await super().append(thread_id, messages[:1], claim=claim)
+        async def append(
+            self,
+            thread_id: str,
+            messages: Sequence[Message],
+            *,
+            claim: RunClaim | None = None,
+            extra: JsonObject | None = None,
+        ) -> None:
+            await super().append(thread_id, messages[:1], claim=claim, extra=extra)
 
     store = Forgetful()
     with pytest.raises(AssertionError, match="messages: expected") as caught:
