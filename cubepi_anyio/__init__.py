@@ -5,10 +5,7 @@ Everything that starts ends: when a run is over, nothing of it is alive, and its
 """
 
 from .agent.agent import Agent as Agent
-from .types.limits import RunLimits as RunLimits
 from .agent.loop import run_agent_loop as run_agent_loop
-from .types.run import RunOutcome as RunOutcome
-from .types.run import RunResult as RunResult
 from .agent.run_stream import RunStream as RunStream
 from .agent.state import AgentState as AgentState
 from .checkpointers.base import Checkpointer as Checkpointer
@@ -101,6 +98,7 @@ from .types.content import OpaqueContent as OpaqueContent
 from .types.content import TextContent as TextContent
 from .types.content import ThinkingContent as ThinkingContent
 from .types.content import ToolCall as ToolCall
+from .types.limits import RunLimits as RunLimits
 from .types.messages import AssistantMessage as AssistantMessage
 from .types.messages import Message as Message
 from .types.messages import ToolResultMessage as ToolResultMessage
@@ -108,6 +106,8 @@ from .types.messages import UserMessage as UserMessage
 from .types.model import Model as Model
 from .types.model import ReasoningControl as ReasoningControl
 from .types.model import ToolChoice as ToolChoice
+from .types.run import RunOutcome as RunOutcome
+from .types.run import RunResult as RunResult
 from .types.tool import ToolDefinition as ToolDefinition
 from .types.transcript import tool_cycle_faults as tool_cycle_faults
 from .types.usage import ModelCost as ModelCost

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Generic
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -19,8 +19,8 @@ from ..hooks.middleware import Middleware
 from ..providers.base import BoundModel, OnPayload, OnResponse, Provider, StreamingModel
 from ..tools.context import DepsT, ToolSource
 from ..types.content import TextContent
-from ..types.messages import CUT_STOP_REASONS, AssistantMessage, Message, UserMessage
 from ..types.limits import RunLimits
+from ..types.messages import CUT_STOP_REASONS, AssistantMessage, Message, UserMessage
 from ..types.model import Model, ReasoningControl, ToolChoice
 from ..types.run import RunResult
 from ..types.transcript import repaired
@@ -34,7 +34,7 @@ from .run import Run
 from .run_stream import RunStream
 from .state import AgentState
 from .thread import LEASE_SECONDS, StoredThread, ThreadChannel
-from .toolset import NO_TOOLS, fixed_toolset
+from .toolset import fixed_toolset
 
 if TYPE_CHECKING:
     from ..types.hitl import PersonAnswer, PersonRequest
@@ -134,9 +134,10 @@ class Agent(Generic[DepsT, OutputT]):
     ) -> RunResult[OutputT]:
         """Say something and run until the model has nothing more to do.
 
-        ``settings`` hold for this run, over those of the model and of the agent. Abort, limits and a failing model are results (``RunResult.outcome``). A cancellation from outside leaves as
-        itself when the record is complete, and so does what a listener or the store raises.
-        Raises ``AgentBusy`` while a run goes on, ``EmptyPrompt`` if there is nothing in the prompt. A checkpoint.
+        ``settings`` hold for this run, over those of the model and of the agent. Abort, limits and a failing model are
+        results (``RunResult.outcome``). A cancellation from outside leaves as itself when the record is complete, and
+        so does what a listener or the store raises. Raises ``AgentBusy`` while a run goes on, ``EmptyPrompt`` if there
+        is nothing in the prompt. A checkpoint.
         """
         messages = as_messages(prompt)
         run = self._begin("prompt()", run_id, settings)
@@ -217,9 +218,7 @@ class Agent(Generic[DepsT, OutputT]):
         self._refuse_busy(what)
         state, listeners = self.state, self._listeners
         config = self._config(settings)
-        state.run = run = Run(
-            config, state.transcript, listeners, run_id=run_id, store=state.thread, notes=state.notes
-        )
+        state.run = run = Run(config, state.transcript, listeners, run_id=run_id, store=state.thread, notes=state.notes)
         return run
 
     def _refuse_busy(self, what: str) -> None:

@@ -212,5 +212,3 @@ def _around_try(run: Run) -> AroundTry:
         return None if outcome is body.outcome else outcome.message
 
     return around
-
-

@@ -31,7 +31,7 @@ class BetweenRuns:
         self._error: Exception | None = None
 
     async def __aenter__(self) -> RunContext[Any]:
-        """Claim agent and thread. Raises ``AgentBusy``, ``ThreadBusy``, and what else the store raises. A checkpoint."""
+        """Claim agent and thread. A checkpoint. Raises ``AgentBusy``, ``ThreadBusy``, and what else the store raises."""
         if self._run is not None:
             raise StreamMisuse("between_runs() gives a block that can be entered once; call it again")
         self._run = run = self._begin()
@@ -92,7 +92,9 @@ class BetweenRuns:
                     try:
                         await thread.close("completed")
                     except Exception:
-                        _log.exception("thread %s could not be given back; it is free when the lease is over", thread.thread_id)
+                        _log.exception(
+                            "thread %s could not be given back; it is free when the lease is over", thread.thread_id
+                        )
                 if scope.cancelled_caught:
                     _log.warning("thread %s: the store took longer than settle_timeout; given up", thread.thread_id)
         finally:

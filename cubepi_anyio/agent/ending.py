@@ -171,7 +171,7 @@ class Ending:
         return cause.text if cause is not None else None
 
     def outcome(self, *, is_suspended: bool) -> RunOutcome:
-        """How the run ended whose work is over without an exception; ``is_suspended``: calls of it wait for a person."""
+        """How a run ended whose work is over without an exception; ``is_suspended``: calls of it wait for a person."""
         cause = self.cause
         if cause is None:
             return "suspended" if is_suspended else "completed"

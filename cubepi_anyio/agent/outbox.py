@@ -25,7 +25,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from collections.abc import Awaitable, Generator, Iterator, Sequence
 from enum import Enum
 from typing import Any, Protocol
 

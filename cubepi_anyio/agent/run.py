@@ -80,9 +80,7 @@ class Run:
     ) -> None:
         self.config: AgentConfig = config
         self.ending: Ending = Ending()
-        self.record: Record = Record(
-            run_id, messages, listeners, Outbox(listeners, self.ending.signal, store), notes
-        )
+        self.record: Record = Record(run_id, messages, listeners, Outbox(listeners, self.ending.signal, store), notes)
         self.calls: Calls = Calls(self.record, self.ending, settle_timeout=config.limits.settle_timeout)
         self.toolset: Toolset = config.toolset or NO_TOOLS
         """The tools of the turn that is under way."""

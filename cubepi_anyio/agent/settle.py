@@ -62,4 +62,6 @@ async def _hand_on(run: Run) -> None:
             try:
                 await run.on_settled(run.record.outcome)
             except Exception:
-                _log.exception("run %s could not give its thread back; the store frees it when the lease is over", run.id)
+                _log.exception(
+                    "run %s could not give its thread back; the store frees it when the lease is over", run.id
+                )

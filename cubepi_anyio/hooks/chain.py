@@ -12,8 +12,8 @@ from ..concurrency import AbortSignal
 from ..tools.context import RunContext, ToolSource
 from ..tools.define.definition import AgentToolResult
 from ..tools.hooks import NO_TOOL_HOOKS, AfterToolCallResult, BeforeToolCallResult, ToolHooks
-from ..types.content import ToolCall
 from ..tools.run.outcome import CallEnding, CallOutcome
+from ..types.content import ToolCall
 from ..types.json import JsonObject
 from ..types.messages import AssistantMessage, Message
 from .around import Layer, through

@@ -97,8 +97,8 @@ class Middleware:
     ) -> ModelOutcome | AssistantMessage | None:
         """Stand around one turn's request: the transforms, all tries, and ``after_model_response``.
 
-        ``proceed()`` may be called again while nothing of an answer was said; the transforms run again then. Not calling
-        it answers in the model's place. A message that is returned takes the place of the answer.
+        ``proceed()`` may be called again while nothing of an answer was said; the transforms run again then. Not
+        calling it answers in the model's place. A message that is returned takes the place of the answer.
         The first middleware is the outermost; ``None`` keeps the outcome.
         """
         return await proceed()
@@ -140,7 +140,9 @@ class Middleware:
         """
         return messages
 
-    async def convert_to_llm(self, messages: list[Message], *, ctx: RunContext[Any], signal: AbortSignal) -> list[Message]:
+    async def convert_to_llm(
+        self, messages: list[Message], *, ctx: RunContext[Any], signal: AbortSignal
+    ) -> list[Message]:
         """Turn messages of the application's own into ones a provider knows.
 
         The last middleware that has it wins; it sees what ``transform_context`` left.

@@ -19,7 +19,13 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint, checkpoint_if_cancelled
 
-from ..concurrency import WatchedCoroutine, OwnCancelCount, bare_error, let_own_cancellation_pass, surroundings_are_cancelled
+from ..concurrency import (
+    OwnCancelCount,
+    WatchedCoroutine,
+    bare_error,
+    let_own_cancellation_pass,
+    surroundings_are_cancelled,
+)
 from ..errors import IncompleteStream, StreamMisuse
 from ..events.stream import StreamEvent
 from ..types.content import ToolCall

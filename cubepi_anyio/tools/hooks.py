@@ -55,9 +55,7 @@ class ToolHooks:
     ) = None
     """Sees the call and its validated parameters before the tool runs; the function validates edited arguments."""
     after: (
-        Callable[
-            [ToolCall, AgentToolResult, bool, RunContext[Any], AbortSignal], Awaitable[AfterToolCallResult | None]
-        ]
+        Callable[[ToolCall, AgentToolResult, bool, RunContext[Any], AbortSignal], Awaitable[AfterToolCallResult | None]]
         | None
     ) = None
     """Sees the result, and whether it is an error, before anybody else does."""

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from ...errors import DuplicateToolName, ToolDefinitionError
-from ...types import Content, DocumentContent, ImageContent, JsonObject, Message, TextContent, ToolDefinition
+from ...types import Content, DocumentContent, ImageContent, JsonObject, TextContent, ToolDefinition
 from .schema import SchemaProblem, parameters_schema
 from .signature import accepted_keywords, docstring_of, is_async_callable
 from .validation import validator_for

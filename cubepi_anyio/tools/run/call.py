@@ -304,7 +304,9 @@ async def _prepare_with_hooks(slot: CallSlot, plan: BatchPlan) -> None:
     """Let hooks choose another call, prepare it, and let hooks judge it; a hook may suspend it."""
     hooks = plan.hooks
     try:
-        resolved = await hooks.resolve(slot.call, _context(slot, plan), plan.run.signal) if hooks.resolve is not None else None
+        resolved = (
+            await hooks.resolve(slot.call, _context(slot, plan), plan.run.signal) if hooks.resolve is not None else None
+        )
         if resolved is not None:
             slot.call = resolved.model_copy(update={"id": slot.call.id})
         _prepare(slot, plan)
@@ -346,9 +348,7 @@ async def _before(slot: CallSlot, plan: BatchPlan) -> None:
     assert tool is not None
     assert plan.hooks.before is not None
     try:
-        decision = await plan.hooks.before(
-            slot.call, slot.params, tool.validate, _context(slot, plan), plan.run.signal
-        )
+        decision = await plan.hooks.before(slot.call, slot.params, tool.validate, _context(slot, plan), plan.run.signal)
     except ArgumentsInvalid as invalid:
         slot.outcome = CallOutcome.refused(slot.call, invalid.text)
         return
@@ -367,9 +367,7 @@ async def _after(slot: CallSlot, plan: BatchPlan) -> None:
     assert plan.hooks.after is not None
     if outcome is None or outcome.ending in (CallEnding.REFUSED, CallEnding.SUSPENDED):
         return
-    change = await plan.hooks.after(
-        slot.call, outcome.result, outcome.is_error, _context(slot, plan), plan.run.signal
-    )
+    change = await plan.hooks.after(slot.call, outcome.result, outcome.is_error, _context(slot, plan), plan.run.signal)
     if change is None:
         return
     given = {"content": change.content, "details": change.details, "terminate": change.terminate}
