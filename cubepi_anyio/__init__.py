@@ -50,6 +50,7 @@ from .errors import ThreadExists as ThreadExists
 from .errors import ThreadNotFound as ThreadNotFound
 from .errors import ToolDefinitionError as ToolDefinitionError
 from .errors import UnknownRequest as UnknownRequest
+from .errors import UnsupportedSetting as UnsupportedSetting
 from .errors import UsageError as UsageError
 from .events.agent import AgentEndEvent as AgentEndEvent
 from .events.agent import AgentEvent as AgentEvent
@@ -106,8 +107,12 @@ from .types.messages import UserMessage as UserMessage
 from .types.model import Model as Model
 from .types.model import ReasoningControl as ReasoningControl
 from .types.model import ToolChoice as ToolChoice
+<<<<<<< HEAD
 from .types.run import RunOutcome as RunOutcome
 from .types.run import RunResult as RunResult
+=======
+from .types.settings import ModelSettings as ModelSettings
+>>>>>>> b78ff237
 from .types.tool import ToolDefinition as ToolDefinition
 from .types.transcript import tool_cycle_faults as tool_cycle_faults
 from .types.usage import ModelCost as ModelCost
