@@ -107,12 +107,9 @@ from .types.messages import UserMessage as UserMessage
 from .types.model import Model as Model
 from .types.model import ReasoningControl as ReasoningControl
 from .types.model import ToolChoice as ToolChoice
-<<<<<<< HEAD
 from .types.run import RunOutcome as RunOutcome
 from .types.run import RunResult as RunResult
-=======
 from .types.settings import ModelSettings as ModelSettings
->>>>>>> b78ff237
 from .types.tool import ToolDefinition as ToolDefinition
 from .types.transcript import tool_cycle_faults as tool_cycle_faults
 from .types.usage import ModelCost as ModelCost

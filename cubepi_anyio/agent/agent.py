@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 import anyio
 from anyio.lowlevel import checkpoint
-from typing_extensions import TypeVar
 
 from ..checkpointers.base import Checkpointer
 from ..concurrency import run_in_tasks
@@ -22,7 +21,7 @@ from ..types.content import TextContent
 from ..types.limits import RunLimits
 from ..types.messages import CUT_STOP_REASONS, AssistantMessage, Message, UserMessage
 from ..types.model import Model, ReasoningControl, ToolChoice
-from ..types.run import RunResult
+from ..types.run import OutputT, RunResult
 from ..types.transcript import repaired
 from .between_runs import BetweenRuns
 from .config import AgentConfig, QueueMode, SettingsSource, ToolExecution
@@ -40,9 +39,6 @@ if TYPE_CHECKING:
     from ..types.hitl import PersonAnswer, PersonRequest
 
 __all__ = ("Agent",)
-
-OutputT = TypeVar("OutputT", default=None)
-"""The type of what a run answers with besides its text."""
 
 _GO_ON = "Your last message was cut short. Please go on from where it ends."
 
@@ -143,7 +139,7 @@ class Agent(Generic[DepsT, OutputT]):
         run = self._begin("prompt()", run_id, settings)
         return await self._go(run, messages)
 
-    async def resume(self, *, run_id: str | None = None) -> RunResult:
+    async def resume(self, *, run_id: str | None = None) -> RunResult[OutputT]:
         """Let the model go on from the transcript as it is, or from what is queued.
 
         Where the transcript ends with a message of the model's that was cut short, it is asked to go on.
@@ -247,7 +243,7 @@ class Agent(Generic[DepsT, OutputT]):
             follow_up_mode=self.follow_up_mode,
         )
 
-    def _go(self, run: Run, prompts: list[Message], *, in_own_task: bool = False) -> Awaitable[RunResult]:
+    def _go(self, run: Run, prompts: list[Message], *, in_own_task: bool = False) -> Awaitable[RunResult[Any]]:
         return self._execute(run, partial(self._say, run, prompts), in_own_task=in_own_task)
 
     async def _say(self, run: Run, prompts: list[Message]) -> None:
@@ -255,7 +251,9 @@ class Agent(Generic[DepsT, OutputT]):
             self.state.thread.refuse_waiting("prompt()")
         await run_loop(run, prompts, self._steering, self._follow_ups)
 
-    async def _execute(self, run: Run, work: Callable[[], Awaitable[None]], *, in_own_task: bool = False) -> RunResult:
+    async def _execute(
+        self, run: Run, work: Callable[[], Awaitable[None]], *, in_own_task: bool = False
+    ) -> RunResult[Any]:
         """Do the work of a run, on its stored thread if there is one, and be idle afterwards."""
         thread = self.state.thread
         on_thread = work if thread is None else partial(_on_thread, run, thread, work)
@@ -291,7 +289,7 @@ class Agent(Generic[DepsT, OutputT]):
         thread = self._stored_thread("fork()")
         await thread.checkpointer.fork(thread.thread_id, new_thread_id, after_run_id=after_run_id)
 
-    async def fork_once(self, prompt: str | Message | Sequence[str | Message]) -> RunResult:
+    async def fork_once(self, prompt: str | Message | Sequence[str | Message]) -> RunResult[OutputT]:
         """Say something on a copy of the transcript, which is thrown away afterwards; nothing is stored.
 
         The copy has the same model, tools, hooks and limits. It may run while the agent does. A checkpoint.
@@ -318,7 +316,7 @@ class Agent(Generic[DepsT, OutputT]):
         """The questions of the stored thread that wait for a person, as far as they have been loaded."""
         return self.state.thread.waiting if self.state.thread is not None else []
 
-    async def respond(self, request_id: str, answer: PersonAnswer, *, run_id: str | None = None) -> RunResult:
+    async def respond(self, request_id: str, answer: PersonAnswer, *, run_id: str | None = None) -> RunResult[OutputT]:
         """Answer a question of a suspended run and go on, as far as that is possible.
 
         The answer is stored, then the call it was for runs. While other calls of the batch wait, the run is suspended
@@ -341,7 +339,7 @@ class Agent(Generic[DepsT, OutputT]):
 
         return await self._execute(run, work)
 
-    async def withdraw_requests(self, reason: str = "", *, run_id: str | None = None) -> RunResult:
+    async def withdraw_requests(self, reason: str = "", *, run_id: str | None = None) -> RunResult[OutputT]:
         """Give up the questions of a suspended run: its waiting calls are answered as refused, and the agent can go on.
 
         The model is not asked. Raises ``NothingToResume`` if nothing waits. A checkpoint.

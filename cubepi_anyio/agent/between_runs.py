@@ -31,7 +31,7 @@ class BetweenRuns:
         self._error: Exception | None = None
 
     async def __aenter__(self) -> RunContext[Any]:
-        """Claim agent and thread. A checkpoint. Raises ``AgentBusy``, ``ThreadBusy``, and what else the store raises."""
+        """Claim agent and thread. A checkpoint. Raises ``AgentBusy``, ``ThreadBusy``, and what else a store raises."""
         if self._run is not None:
             raise StreamMisuse("between_runs() gives a block that can be entered once; call it again")
         self._run = run = self._begin()

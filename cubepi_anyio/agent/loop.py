@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import anyio
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
@@ -77,23 +77,23 @@ def _is_spent(run: Run) -> bool:
 # --- a run from its first event to its last ---------------------------------------------------
 
 
-def execute(run: Run, work: Callable[[], Awaitable[None]], *, in_own_task: bool = False) -> Awaitable[RunResult]:
+def execute(run: Run, work: Callable[[], Awaitable[None]], *, in_own_task: bool = False) -> Awaitable[RunResult[Any]]:
     """Do the work of a run in its scope, settle whatever the end was, and say what it came to.
 
     A cancellation from outside and an error that is no tool's and not the model's leave as themselves, after
     settling. An abort and a limit are results. The run has a task of its own where ``Task.cancel()`` could break the
     shields of tools and providers; ``in_own_task`` says that the current task is that already.
     """
-    body = partial(_run_and_settle, run, work)
+    body: Callable[[], Awaitable[RunResult[Any]]] = partial(_run_and_settle, run, work)
     if run.config.hooks.around_run:
         body = partial(_go_around, run, body)
     return body() if in_own_task or not has_native_cancellation() else run_in_own_task(body)
 
 
-async def _go_around(run: Run, body: Callable[[], Awaitable[RunResult]]) -> RunResult:
-    result: RunResult | None = None
+async def _go_around(run: Run, body: Callable[[], Awaitable[RunResult[Any]]]) -> RunResult[Any]:
+    result: RunResult[Any] | None = None
 
-    async def run_once() -> RunResult:
+    async def run_once() -> RunResult[Any]:
         nonlocal result
         try:
             result = await body()
@@ -101,12 +101,12 @@ async def _go_around(run: Run, body: Callable[[], Awaitable[RunResult]]) -> RunR
             result = result or run.result()
         return result
 
-    def accept(returned: Any) -> RunResult:
+    def accept(returned: Any) -> RunResult[Any]:
         if result is None:
             raise UsageError("around_run has to call proceed(): a run cannot be answered in its place")
         if not isinstance(returned, RunResult):
             raise TypeError(f"around_run returned {type(returned).__name__}; it returns a RunResult, or None")
-        return returned
+        return cast("RunResult[Any]", returned)
 
     return await through(
         run.config.hooks.around_run,
@@ -119,7 +119,7 @@ async def _go_around(run: Run, body: Callable[[], Awaitable[RunResult]]) -> RunR
     )
 
 
-async def _run_and_settle(run: Run, work: Callable[[], Awaitable[None]]) -> RunResult:
+async def _run_and_settle(run: Run, work: Callable[[], Awaitable[None]]) -> RunResult[Any]:
     ending, record = run.ending, run.record
     if run.config.limits.run_timeout is not None:
         ending.bound_run(run.config.limits.run_timeout)

@@ -251,7 +251,7 @@ class Outbox:
                 self._note_failure()
 
     def _note_failure(self) -> None:
-        _log.exception("while a run was being settled, a listener or the store failed; it is passed over")
+        _log.exception("while a run was being settled, a listener failed, or the store; it is passed over")
         # The store failed if its batch is still there; it would fail at each further attempt.
         self._forget_unstored()
 

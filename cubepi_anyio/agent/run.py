@@ -99,7 +99,7 @@ class Run:
         """How the run ends if nothing more happens."""
         return self.ending.outcome(is_suspended=bool(self.calls.requests))
 
-    def result(self) -> RunResult:
+    def result(self) -> RunResult[Any]:
         """What the run came to."""
         record, outcome = self.record, self.record.outcome
         cause = self.ending.cause

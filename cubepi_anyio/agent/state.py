@@ -44,6 +44,8 @@ class AgentState:
         """The stored thread, if the agent has a store."""
         self.notes: JsonObject = thread.extra if thread is not None else {}
         """The thread's own notes, for hooks and tools; kept with the thread."""
+        self._tools: tuple[AgentTool, ...] | None = ()
+        """The tools, where they are a sequence."""
         self._tool_source: ToolSource = ()
         self.tool_source = tools
         self.run: Run | None = None
@@ -67,9 +69,9 @@ class AgentState:
         if isinstance(source, Sequence):
             tools = checked_tools(source)
             check_unique_names(tools)
-            self._tool_source = tools
+            self._tool_source = self._tools = tools
         elif callable(source) or callable(getattr(source, "tools", None)):
-            self._tool_source = source
+            self._tool_source, self._tools = source, None
         else:
             raise TypeError(
                 f"tools are a sequence of AgentTool, a function of the context, or an object with tools(ctx), not "
@@ -82,8 +84,8 @@ class AgentState:
 
         Where a source is asked for them at each turn, those of the turn that is under way, and none between runs.
         """
-        if isinstance(self._tool_source, Sequence):
-            return list(self._tool_source)
+        if self._tools is not None:
+            return list(self._tools)
         return list(self.run.tools) if self.run is not None else []
 
     @tools.setter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from ..tools.context import RunContext, ToolSource
 from ..tools.define.definition import AgentTool, check_unique_names
@@ -32,10 +32,11 @@ def checked_tools(tools: Any) -> tuple[AgentTool, ...]:
     """The sequence ``tools`` as a tuple. Raises ``TypeError`` for anything in it that is no tool."""
     if not isinstance(tools, Sequence) or isinstance(tools, str):
         raise TypeError(f"tools are a sequence of AgentTool, not {type(tools).__name__}")
-    for tool in tools:  # pyright: ignore[reportUnknownVariableType] - foreign
+    given = cast("tuple[Any, ...]", tuple(tools))  # pyright: ignore[reportUnknownArgumentType]
+    for tool in given:
         if not isinstance(tool, AgentTool):
-            raise TypeError(f"a tool is an AgentTool, not {type(tool).__name__}; decorate functions with @tool")  # pyright: ignore[reportUnknownArgumentType]
-    return tuple(tools)  # pyright: ignore[reportUnknownArgumentType]
+            raise TypeError(f"a tool is an AgentTool, not {type(tool).__name__}; decorate functions with @tool")
+    return given
 
 
 def fixed_toolset(sources: Sequence[ToolSource]) -> Toolset | None:

@@ -77,14 +77,14 @@ class Proceed(Generic[T]):
         self.is_called = True
         self.outcome = self._error = None
         try:
-            self.outcome = await self._body()
+            outcome = self.outcome = await self._body()
         except Exception as error:
             self._error = error
             raise
         finally:
             if self.outcome is None:
                 self.outcome = self._known()
-        return self.outcome
+        return outcome
 
     def raise_what_was_swallowed(self) -> None:
         """Raise the exception of the body again, which the layer has caught."""

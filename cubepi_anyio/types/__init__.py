@@ -20,12 +20,9 @@ from .model import Model as Model
 from .model import ReasoningControl as ReasoningControl
 from .model import ResponseSchema as ResponseSchema
 from .model import ToolChoice as ToolChoice
-<<<<<<< HEAD
 from .run import RunOutcome as RunOutcome
 from .run import RunResult as RunResult
-=======
 from .settings import ModelSettings as ModelSettings
->>>>>>> b78ff237
 from .tool import ToolDefinition as ToolDefinition
 from .transcript import tool_cycle_faults as tool_cycle_faults
 from .usage import ModelCost as ModelCost

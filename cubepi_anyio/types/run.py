@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal
+
+from typing_extensions import TypeVar
 
 from ..errors import CubepiError, RunAborted, RunLimitReached, RunSuspended
 from .json import JsonObject
@@ -13,7 +15,10 @@ from .usage import Usage
 if TYPE_CHECKING:
     from .hitl import PersonRequest
 
-__all__ = ("RunOutcome", "RunResult")
+__all__ = ("OutputT", "RunOutcome", "RunResult")
+
+OutputT = TypeVar("OutputT", default=None)
+"""The type of what a run answers with besides its text."""
 
 RunOutcome = Literal["completed", "aborted", "suspended", "error", "limit"]
 """How a run ended, as its caller, its listeners and its store are told.
@@ -27,7 +32,7 @@ def _none_waits() -> list[PersonRequest]:
 
 
 @dataclass(slots=True)
-class RunResult:
+class RunResult(Generic[OutputT]):
     """What a run came to. Only cancellation and bugs of hooks, listeners and stores are exceptions instead."""
 
     run_id: str
@@ -52,8 +57,10 @@ class RunResult:
     limit: str | None = None
     """The field of ``RunLimits`` that ended the run, where ``outcome`` is ``limit``."""
     limit_value: float | None = None
+    output: OutputT | None = None
+    """What the run answered with, where the agent wants more than text."""
 
-    def raise_for_error(self) -> RunResult:
+    def raise_for_error(self) -> RunResult[OutputT]:
         """Return the result if the run completed; otherwise raise why it did not.
 
         Raises the model's own error for ``error``, ``RunAborted``, ``RunSuspended`` or ``RunLimitReached``.
