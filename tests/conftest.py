@@ -21,6 +21,8 @@ import pytest
 from hypothesis import settings
 
 DEADLINE_SECONDS = 30.0
+BUSY_MACHINE = 3
+"""Times a deadline is allowed to pass: it says what a quiet machine needs at most, and ends what hangs."""
 VIRTUAL_DEADLINE_SECONDS = 1e9
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
@@ -87,7 +89,7 @@ def _seconds_allowed(item: pytest.Function) -> float:
     if isinstance(backend, tuple) and "clock" in backend[1]:
         return VIRTUAL_DEADLINE_SECONDS
     mark = item.get_closest_marker("deadline")
-    return float(mark.args[0]) if mark else DEADLINE_SECONDS
+    return BUSY_MACHINE * (float(mark.args[0]) if mark else DEADLINE_SECONDS)
 
 
 def _within(seconds: float, test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:

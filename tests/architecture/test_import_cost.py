@@ -1,8 +1,7 @@
 """Importing the package is cheap, and loads neither the HTTP client nor an event loop that is not asked for.
 
-Work is counted, because machines are noisy: the calls that an import makes, beside those of the libraries it stands on.
-The HTTP client is among them: a program that asks a model loads it, and a larger floor differs less from one Python to
-the next. What it takes of CPU time is measured by `benchmarks/bench_import.py`.
+Work is counted, because machines are noisy: the calls that an import makes, beside those of the two libraries it stands
+on. What it takes of CPU time is measured by `benchmarks/bench_import.py`.
 """
 
 from __future__ import annotations
@@ -12,9 +11,12 @@ import os
 import subprocess
 import sys
 
-FLOOR = "import anyio, httpx; from pydantic import BaseModel"
-MOST_WORK = 0.9
-"""Times the calls of ``FLOOR``: 0.80 on Python 3.11."""
+FLOOR = "import anyio; from pydantic import BaseModel"
+MOST_WORK = 2.0 if sys.version_info < (3, 14) else 2.1
+"""Times the calls of ``FLOOR``. 1.9 is 130 to 150 ms of CPU where ``FLOOR`` takes 75.
+
+From Python 3.14 on the annotations of each class are asked for by calls, a twentieth of all.
+"""
 MOST_MODULES = 130
 """Beyond those of ``FLOOR``."""
 
