@@ -183,7 +183,7 @@ async def when_free(run: Callable[[], Awaitable[RunResult]]) -> RunResult:
                 await anyio.sleep(LEASE_SECONDS / 8)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
     if request.param == "sqlite":
         return "sqlite", str(tmp_path / "threads.db")
