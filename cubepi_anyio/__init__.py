@@ -52,6 +52,7 @@ from .errors import ThreadExists as ThreadExists
 from .errors import ThreadNotFound as ThreadNotFound
 from .errors import ToolDefinitionError as ToolDefinitionError
 from .errors import UnknownRequest as UnknownRequest
+from .errors import UnsupportedSetting as UnsupportedSetting
 from .errors import UsageError as UsageError
 from .events.agent import AgentEndEvent as AgentEndEvent
 from .events.agent import AgentEvent as AgentEvent
@@ -107,6 +108,7 @@ from .types.messages import UserMessage as UserMessage
 from .types.model import Model as Model
 from .types.model import ReasoningControl as ReasoningControl
 from .types.model import ToolChoice as ToolChoice
+from .types.settings import ModelSettings as ModelSettings
 from .types.tool import ToolDefinition as ToolDefinition
 from .types.tool_cycle import tool_cycle_faults as tool_cycle_faults
 from .types.usage import ModelCost as ModelCost

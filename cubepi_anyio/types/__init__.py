@@ -20,6 +20,7 @@ from .model import Model as Model
 from .model import ReasoningControl as ReasoningControl
 from .model import ResponseSchema as ResponseSchema
 from .model import ToolChoice as ToolChoice
+from .settings import ModelSettings as ModelSettings
 from .tool import ToolDefinition as ToolDefinition
 from .tool_cycle import tool_cycle_faults as tool_cycle_faults
 from .usage import ModelCost as ModelCost

@@ -24,7 +24,9 @@ from ...types.json import JsonObject
 from ...types.messages import AssistantMessage, Message, ToolResultMessage, UserMessage
 from ...types.model import Model, ReasoningControl, ResponseSchema, ToolChoice
 from ...types.tool import ToolDefinition
-from ..openai_chat.schema import strict_parameters
+from ..model_call import ModelCall
+from ..settings_fields import settings_fields
+from ..strict_schema import strict_parameters
 from ..transcript import answered_calls, decoded_text, image_media_type
 from .cache import CacheRetention as CacheRetention
 from .cache import mark_cache
@@ -38,42 +40,46 @@ _MIN_BUDGET_TOKENS = 1024  # the least the API takes, and the least we leave for
 _BUDGET_TOKENS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "max": 32768}
 
 
-def build_payload(
-    model: Model,
-    messages: Sequence[Message],
-    *,
-    system_prompt: str = "",
-    tools: Sequence[ToolDefinition] | None = None,
-    tool_choice: ToolChoice | None = None,
-    reasoning: ReasoningControl | None = None,
-    max_output_tokens: int | None = None,
-    temperature: float | None = None,
-    response_schema: ResponseSchema | None = None,
-    cache_retention: CacheRetention = "short",
-) -> JsonObject:
-    """Make the body of a streamed request; nothing of ``messages`` is changed, and no dict we mark is shared.
+_SETTINGS_FIELDS = {
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "stop": "stop_sequences",
+    "service_tier": "service_tier",
+    "user": "metadata.user_id",
+    "parallel_tool_calls": "",
+}
+"""The settings the API has fields for ("Create a Message" in Anthropic's API reference). It has none for ``seed``,
+``cache_key`` and ``verbosity``; ``parallel_tool_calls`` stands in ``tool_choice``."""
 
-    Raises ``ToolDefinitionError`` for a ``response_schema`` the API cannot hold an answer to.
+
+def build_payload(model: Model, call: ModelCall, *, cache_retention: CacheRetention = "short") -> JsonObject:
+    """Make the body of a streamed request; nothing of ``call`` is changed, and no dict we mark is shared.
+
+    Raises ``ToolDefinitionError`` for a ``response_schema`` the API cannot hold an answer to, and
+    ``UnsupportedSetting`` for a setting that it has no field for.
     """
+    settings, options = call.settings_of(model), call.options
     payload: JsonObject = {
         "model": model.id,
-        "max_tokens": max_output_tokens if max_output_tokens is not None else model.max_tokens,
-        "messages": convert_messages(messages, provider_id=model.provider),
+        "max_tokens": settings.max_output_tokens if settings.max_output_tokens is not None else model.max_tokens,
+        "messages": convert_messages(call.messages, provider_id=model.provider),
         "stream": True,
+        **settings_fields(settings, _SETTINGS_FIELDS, api=API),
     }
-    if system_prompt.strip():
-        payload["system"] = system_prompt
-    if tools:
-        payload["tools"] = [_tool(tool) for tool in tools]
-        if tool_choice is not None:
-            payload["tool_choice"] = _tool_choice(tool_choice)
-    temperature = temperature if temperature is not None else model.temperature
+    if call.system_prompt.strip():
+        payload["system"] = call.system_prompt
+    if call.tools:
+        payload["tools"] = [_tool(tool) for tool in call.tools]
+        choice = _tool_choice(call.tool_choice, settings.parallel_tool_calls)
+        if choice is not None:
+            payload["tool_choice"] = choice
+    temperature = settings.temperature if settings.temperature is not None else model.temperature
     if temperature is not None:
         payload["temperature"] = temperature
-    if reasoning is not None:
-        _add_thinking(payload, model, reasoning)
-    if response_schema is not None:
-        payload.setdefault("output_config", {})["format"] = _output_format(response_schema)
+    if options.reasoning is not None:
+        _add_thinking(payload, model, options.reasoning)
+    if options.response_schema is not None:
+        payload.setdefault("output_config", {})["format"] = _output_format(options.response_schema)
     mark_cache(payload, cache_retention)
     return payload
 
@@ -89,14 +95,20 @@ def _tool(tool: ToolDefinition) -> JsonObject:
 _NO_PARAMETERS: JsonObject = {"type": "object", "properties": {}}
 
 
-def _tool_choice(choice: ToolChoice) -> JsonObject:
+def _tool_choice(choice: ToolChoice | None, parallel: bool | None) -> JsonObject | None:
+    """Which tool the model must call, and whether it may call several; ``None`` where neither was said."""
     match choice:
-        case "auto" | "none":
-            return {"type": choice}
+        case None if parallel is None:
+            return None
+        case "none":
+            return {"type": "none"}
+        case None | "auto":
+            said: JsonObject = {"type": "auto"}
         case "required":
-            return {"type": "any"}
+            said = {"type": "any"}
         case _:
-            return {"type": "tool", "name": choice}
+            said = {"type": "tool", "name": choice}
+    return said if parallel is None else {**said, "disable_parallel_tool_use": not parallel}
 
 
 # --- the schema of an answer -----------------------------------------------------------------

@@ -39,9 +39,14 @@ from ...types.json import JsonObject
 from .classify import classify_response
 from .content_encoding import ACCEPTED_ENCODINGS, ContentDecoder
 
-__all__ = ("AsyncHttpClient", "HttpClient", "HttpResponse", "Timeouts", "checked_base_url")
+__all__ = ("AsyncHttpClient", "HttpClient", "HttpResponse", "SignHeaders", "Timeouts", "checked_base_url", "encoded")
 
 _T = TypeVar("_T")
+
+SignHeaders = Callable[[Mapping[str, str]], Awaitable[Mapping[str, str]]]
+"""Given the headers of a request, the headers to send."""
+
+_REQUEST_HEADERS = {"content-type": "application/json", "accept-encoding": ACCEPTED_ENCODINGS}
 
 _DRAIN_SECONDS = 0.05
 """How long an answer that is complete may take to end, so that its connection can be used again."""
@@ -134,19 +139,24 @@ class HttpClient:
 
     @asynccontextmanager
     async def stream(
-        self, url: str, *, headers: Mapping[str, str], payload: JsonObject
+        self, url: str, *, headers: Mapping[str, str], body: bytes, sign: SignHeaders | None = None
     ) -> AsyncGenerator[HttpResponse]:
-        """Post ``payload`` as JSON and give the answer, whatever its status, when its head has come.
+        """Post ``body`` and give the answer, whatever its status, when its head has come.
+
+        ``sign`` is given all headers and returns those to send. It is awaited when it is this request's turn, so that a
+        signature is not old when it goes out.
 
         Leaving the block closes the answer: at once, unless ``response.finished()`` was called. A checkpoint;
         cancelling it closes the connection. Raises ``ProviderTimeout``, ``ProviderUnavailable`` (no answer),
-        ``ProviderBadRequest`` (the request cannot be sent) or ``UsageError`` (it cannot be written as JSON).
+        ``ProviderBadRequest`` (the request cannot be sent), and what ``sign`` raises.
         """
         ours = self._ours()
-        content = _encoded(payload)
-        _check_headers(headers)
         async with ours.slots:
-            response = await self._send(ours.client, url, headers, content)
+            headers = _REQUEST_HEADERS | dict(headers)
+            if sign is not None:
+                headers = await sign(headers)
+            _check_headers(headers)
+            response = await self._send(ours.client, url, headers, body)
             try:
                 yield response
             finally:
@@ -170,7 +180,7 @@ class HttpClient:
                 "POST",
                 url,
                 content=content,
-                headers={"content-type": "application/json", "accept-encoding": ACCEPTED_ENCODINGS, **headers},
+                headers=dict(headers),
                 timeout=(self._timeouts.connect_seconds, None, None, None),
             )
             _send_as_one_piece(request, content)
@@ -356,7 +366,8 @@ def _check_headers(headers: Mapping[str, str]) -> None:
             raise ProviderBadRequest(f"the header {name!r} holds a character that no header may; check the key or text")
 
 
-def _encoded(payload: JsonObject) -> bytes:
+def encoded(payload: JsonObject) -> bytes:
+    """``payload`` as the bytes of JSON. Raises ``UsageError`` if it holds what JSON cannot say."""
     try:
         return to_json(payload, inf_nan_mode="null")
     except (PydanticSerializationError, UnicodeError):

@@ -19,7 +19,7 @@ from ...stream.builder import parse_arguments
 from ...stream.draft import DraftWriter
 from ...types.content import ImageContent, OpaqueContent, TextContent, ThinkingContent, ToolCall
 from ...types.json import JsonObject, JsonValue
-from ..openai_chat.schema import without_added_nulls
+from ..strict_schema import without_added_nulls
 
 __all__ = ("Item", "Items")
 

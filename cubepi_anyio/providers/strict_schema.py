@@ -10,12 +10,27 @@ discriminator, which local validation still uses.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Literal, cast
 
-from ...errors import ToolDefinitionError
-from ...types.json import JsonObject, JsonValue
+from ..errors import ToolDefinitionError
+from ..types.json import JsonObject, JsonValue
+from ..types.model import ResponseSchema
+from ..types.tool import ToolDefinition
 
-__all__ = ("plain_parameters", "strict_parameters", "without_added_nulls")
+__all__ = (
+    "StrictTools",
+    "parameters_of",
+    "plain_parameters",
+    "response_format",
+    "strict_parameters",
+    "strict_schemas",
+    "without_added_nulls",
+)
+
+StrictTools = Literal["never", "possible", "always"]
+"""Which tools are strict: none, those whose schema allows it, or all, where one that does not is an error."""
 
 _FORMATS = frozenset(("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"))
 _KEPT_WHEN_STRICT = frozenset(
@@ -36,6 +51,45 @@ _TOO_MUCH = {
     "contains": "asks for certain items (contains)",
 }
 """What strict mode cannot say; without it, the schema would allow values that are wrong."""
+
+
+# --- tools and answers -----------------------------------------------------------------------
+
+
+def parameters_of(tool: ToolDefinition, strict_tools: StrictTools) -> tuple[JsonObject, bool]:
+    """The parameters of a tool as they go out, and whether they are strict.
+
+    Raises ``ToolDefinitionError`` if they must be strict and cannot, or cannot be sent at all.
+    """
+    if tool.strict is not None:
+        strict_tools = "always" if tool.strict else "never"
+    if strict_tools != "never":
+        try:
+            return strict_parameters(tool.name, tool.parameters), True
+        except ToolDefinitionError:
+            if strict_tools == "always":
+                raise
+    return plain_parameters(tool.name, tool.parameters), False
+
+
+def strict_schemas(tools: Sequence[ToolDefinition], strict_tools: StrictTools) -> dict[str, JsonObject]:
+    """The schemas of the tools that go out as strict ones, by name; none if one of the tools cannot be sent."""
+    if strict_tools == "never" and not any(tool.strict for tool in tools):
+        return {}
+    with suppress(ToolDefinitionError):  # making the payload says it
+        return {tool.name: tool.parameters for tool in tools if parameters_of(tool, strict_tools)[1]}
+    return {}
+
+
+def response_format(wanted: ResponseSchema) -> JsonObject:
+    """Name, schema and strictness of an answer: strict where its schema allows that, which is what makes it hold."""
+    as_tool = ToolDefinition(name=wanted.name, parameters=wanted.json_schema)
+    schema, strict = parameters_of(as_tool, "possible")
+    described = {"description": wanted.description} if wanted.description else {}
+    return {"name": wanted.name, **described, "schema": schema, "strict": strict}
+
+
+# --- schemas ---------------------------------------------------------------------------------
 
 
 def plain_parameters(tool_name: str, schema: JsonObject) -> JsonObject:

@@ -10,8 +10,7 @@ from pydantic import BaseModel, Field
 
 from cubepi_anyio import ToolDefinition
 from cubepi_anyio.errors import ToolDefinitionError
-from cubepi_anyio.providers.openai_chat.request import parameters_of
-from cubepi_anyio.providers.openai_chat.schema import plain_parameters, strict_parameters, without_added_nulls
+from cubepi_anyio.providers.strict_schema import parameters_of, plain_parameters, strict_parameters, without_added_nulls
 
 STRING = {"type": "string"}
 OPTIONAL_STRING = {"type": ["string", "null"]}
