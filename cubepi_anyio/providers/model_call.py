@@ -23,7 +23,6 @@ __all__ = (
     "AroundTry",
     "AskedModel",
     "ModelCall",
-    "ModelOutcome",
     "OnPayload",
     "OnResponse",
     "Provider",
@@ -31,6 +30,7 @@ __all__ = (
     "StreamOptions",
     "StreamingModel",
     "TryBody",
+    "ModelOutcome",
 )
 
 OnPayload = Callable[[dict[str, Any], Model], Awaitable[dict[str, Any] | None] | dict[str, Any] | None]
@@ -91,7 +91,7 @@ raised ends the try as its error.
 
 # --- what is asked ----------------------------------------------------------------------------
 
-_NO_SETTINGS = ModelSettings()
+_NO_SETTINGS = ModelSettings.model_construct()  # importing this builds no validator
 
 
 @dataclass(frozen=True, slots=True, init=False)

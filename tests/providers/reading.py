@@ -10,7 +10,7 @@ from pathlib import Path
 from cubepi_anyio.errors import ProviderError
 from cubepi_anyio.events.stream import StreamEvent
 from cubepi_anyio.providers.http.exchange import ResponseReader, decoded_object
-from cubepi_anyio.providers.http.sse import SSEDecoder
+from cubepi_anyio.providers.http.sse import ServerSentEvent, SSEDecoder
 from cubepi_anyio.stream.builder import MessageBuilder
 from cubepi_anyio.stream.draft import DraftWriter
 from cubepi_anyio.types import AssistantMessage, ThinkingContent, Usage
