@@ -96,22 +96,15 @@ class Deferred:
 
 
 class Driven:
-    """Awaits a coroutine as ``await`` would, and tells what passes between it and the event loop.
+    """Awaits a coroutine as ``await`` would, and calls ``on_error`` with each exception that is thrown into it.
 
-    ``before_wait`` is called whenever the coroutine is about to wait, ``on_error`` with each exception that is thrown
-    into it. Nothing else tells of either on both backends.
+    Nothing else tells of that on both backends.
     """
 
-    __slots__ = ("_before_wait", "_coroutine", "_on_error")
+    __slots__ = ("_coroutine", "_on_error")
 
-    def __init__(
-        self,
-        coroutine: Coroutine[Any, Any, Any],
-        *,
-        before_wait: Callable[[], None] | None = None,
-        on_error: Callable[[BaseException], None] | None = None,
-    ) -> None:
-        self._coroutine, self._before_wait, self._on_error = coroutine, before_wait, on_error
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], *, on_error: Callable[[BaseException], None]) -> None:
+        self._coroutine, self._on_error = coroutine, on_error
 
     def __await__(self) -> Generator[Any, Any, Any]:
         coroutine = self._coroutine
@@ -122,17 +115,14 @@ class Driven:
                 trap = coroutine.send(value) if error is None else coroutine.throw(error)
             except StopIteration as stop:
                 return stop.value
-            if self._before_wait is not None:
-                self._before_wait()
             try:
                 error = None
                 value = yield trap
                 # trio sends an outcome into the coroutine, which raises it where it waits; asyncio throws.
-                if self._on_error is not None and (sent := getattr(value, "error", None)) is not None:
+                if (sent := getattr(value, "error", None)) is not None:
                     self._on_error(sent)
             except BaseException as thrown:  # noqa: ASYNC103 - thrown on
-                if self._on_error is not None:
-                    self._on_error(thrown)
+                self._on_error(thrown)
                 error = thrown
 
 

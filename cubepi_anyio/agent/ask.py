@@ -14,7 +14,7 @@ from ..hooks.middleware import TurnAction
 from ..providers.base import StreamOptions
 from ..stream.message_stream import MessageStream
 from ..types.messages import CUT_STOP_REASONS, AssistantMessage, Message
-from .relay import read_answer
+from .read_answer import read_answer
 from .run import Run
 
 __all__ = ("ask",)

@@ -26,7 +26,7 @@ class RunLimits:
     first_token_timeout: float | None = 600.0
     """From asking the model to the first event of its answer."""
     idle_timeout: float | None = 300.0
-    """Between two events of an answer; noticed up to 50 ms late. Keep-alives of the connection are no events."""
+    """Between two events of an answer. Keep-alives of the connection are no events."""
     settle_timeout: float = 5.0
     """Completing the record after the run has been ended: writing to the store, telling async listeners."""
     max_turns: int | None = 1000

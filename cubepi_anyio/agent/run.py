@@ -309,11 +309,6 @@ class Run:
         if event.type != "start":
             self.outbox.say_one(MessageUpdateEvent(event))
 
-    @property
-    def hears_at_once(self) -> bool:
-        """Whether handing on what is said of the answer will take no waiting."""
-        return not self.listeners.subscriptions or not (self.outbox.is_slow or self.listeners.may_wait)
-
     def _start_answer(self, message: AssistantMessage | None) -> None:
         self._answer_started = True
         self.outbox.say(MessageStartEvent(message if message is not None else AssistantMessage()))

@@ -67,7 +67,11 @@ class StreamEvent:
     stop_reason: str | None
     usage: Usage | None
     given: AssistantMessage | None = field(repr=False, compare=False)
+    """What the provider said the message is: its word, never what somebody has read."""
+    snapshot: AssistantMessage | None = field(repr=False, compare=False)
+    """What ``partial`` was when it was read, so that it is built once."""
     source: SnapshotSource | None = field(repr=False, compare=False)
+    """The message of the stream the event was pushed into; ``None`` before."""
     mark: int = field(repr=False, compare=False)
     length: int = field(repr=False, compare=False)
 
@@ -93,6 +97,7 @@ class StreamEvent:
         self.stop_reason = stop_reason
         self.usage = usage
         self.given = partial
+        self.snapshot = None
         self.source = None
         self.mark = 0
         self.length = 0
@@ -104,9 +109,25 @@ class StreamEvent:
         Built when it is first read, in time proportional to the message. An event made with a ``partial``
         gives that one. ``None`` for an event that never went through a stream.
         """
-        if self.given is None and self.source is not None:
-            self.given = self.source.snapshot(self.mark, self.length)
-        return self.given
+        if self.given is not None:
+            return self.given
+        if self.snapshot is None and self.source is not None:
+            self.snapshot = self.source.snapshot(self.mark, self.length)
+        return self.snapshot
+
+    def unbound(self) -> StreamEvent:
+        """A copy with all that the provider said, which no stream knows yet."""
+        return StreamEvent(
+            self.type,
+            self.content_index,
+            self.delta,
+            self.given,
+            block=self.block,
+            error_message=self.error_message,
+            error=self.error,
+            stop_reason=self.stop_reason,
+            usage=self.usage,
+        )
 
     def preview_arguments(self) -> dict[str, object]:
         """The arguments of a call that is still being written, as far as they can be read; ``{}`` if not at all.

@@ -268,6 +268,7 @@ class MessageBuilder:
                 event.length = self._current.length
         event.source = self
         event.mark = mark
+        event.snapshot = None
 
     def open_blocks(self) -> frozenset[int]:
         """The indices of the blocks that have not ended."""

@@ -1,62 +1,56 @@
 """``MessageStream``: one message as it is written, then its result.
 
-A memory object stream with one producer, one consumer and a result. The traps it closes: an iterator is an
-object, never an async generator (trio leaves a generator that is not exhausted to the garbage collector); on
-asyncio a cancelled producer ends before its consumer hears of the cancellation, so an end without an outcome
-passes a checkpoint before it is believed; and a task group wraps the caller's own error, so the error of the
-block is kept out of it.
+::
+
+      producer, a task                                     consumer, whose block it is
+      push / send ──▶ builder ──▶ [ buffer, 64 events ] ──▶ anext / result
+                      the message as it is written          the message as it was read
+
+A memory object stream with one producer, one consumer and a result. What holds:
+
+* **There is one terminal event, and it is the last.** Whoever ends first, the producer with its last word, an error of
+  its, or a consumer that leaves, ends the buffer; what is pushed afterwards is dropped. A producer that ends without a
+  last word is given one.
+* **The producer lives inside the block** (``TaskBlock``). Before it is entered nothing has begun, after it is left
+  nothing goes on. An iterator is an object, never an async generator: trio leaves a generator that is not exhausted to
+  the garbage collector, and the connection with it.
+* **The consumer knows what it has read, and no more.** Its message is that of the last event it took, however far the
+  builder is by then; so an answer that is cut holds what was heard of it.
+* **An event belongs to one stream.** It can tell how the message of *its* stream was at this event. An event that
+  another stream has is copied when it is pushed, so reading it, before or afterwards, changes nothing in either.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from types import TracebackType
-from typing import Any, Protocol, Self, cast
+from typing import Any, Self
 
 import anyio
-from anyio.abc import TaskGroup
-from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint, checkpoint_if_cancelled
+from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
-from ..concurrency import Driven, OwnCancelCount, bare_error, let_own_cancellation_pass, surroundings_are_cancelled
 from ..errors import IncompleteStream, StreamMisuse
 from ..events.stream import StreamEvent
 from ..types.content import ToolCall
 from ..types.messages import AssistantMessage
 from ..types.usage import Usage
+from .block import TaskBlock
+from .buffer import EventBuffer, StreamStatistics
 from .builder import MessageBuilder, is_sendable, stop_reason_of
 from .produce import call_with, describe
 
-__all__ = ("LINGER_SECONDS", "EventReader", "MessageStream", "Produce")
+__all__ = ("MessageStream", "Produce")
 
 Produce = Callable[["MessageStream"], Awaitable[object]] | Callable[[], Awaitable[object]]
 """The producer of a stream: an async function, called with the stream if it takes a parameter."""
 
-_BUFFERED_EVENTS = 64
-"""How far ``send`` lets a producer run ahead, and how many buffered events are read between two checkpoints."""
-
-LINGER_SECONDS = 0.05
+_LINGER_SECONDS = 0.05
 """How long a producer that has said its last word may take to put its connection away."""
 
 _RESULT_SECONDS = 1.0
 """How long ``result`` waits, after ``done``, for a provider that builds messages itself to set its own."""
-
-
-class EventReader(Protocol):
-    """Who hears of events where the producer runs in place, in the reader's own task."""
-
-    def hear(self, event: StreamEvent) -> bool:
-        """Take one event; true to be waited for (``pause``). Must not raise: it is called from the producer's code."""
-        ...
-
-    def before_wait(self) -> None:
-        """The producer is about to wait for something."""
-        ...
-
-    async def pause(self) -> None:
-        """Called by ``send`` every 64 events, and when ``hear`` has asked for it; a checkpoint."""
-        ...
 
 
 class _Given:
@@ -96,29 +90,26 @@ class MessageStream:
 
     def __init__(self, produce: Produce | None = None) -> None:
         self._produce: Produce | None = None
+        self._producer_ended = False
         self._builder: MessageBuilder | None = None
         self._given: AssistantMessage | None = None
+        """The provider's own message, where that is what the message is now."""
         self._gives_messages = False
         self._open_blocks: frozenset[int] = frozenset()
-        self._buffer: deque[StreamEvent] = deque()
-        self._burst = 0
-        """How many events were taken since the last checkpoint."""
-        self._reader: EventReader | None = None
-        self._waiting = False
-        self._readable: anyio.Event | None = None
-        self._writable: anyio.Event | None = None
-        self._settled: anyio.Event | None = None
-        self._task_group: TaskGroup | None = None
+        self._terminal: StreamEvent | None = None
+        """The terminal event, from the moment it is pushed."""
+        self._buffer: EventBuffer[StreamEvent] = EventBuffer()
+        """Ended by the terminal event, by a producer that has gone, and by a consumer that has left."""
+        self._block = TaskBlock("a message stream")
         self._entered = False
         self._closed = False
-        self._producer_ended = False
-        self._exit: BaseException | None = None
+        """Whether the block was left."""
         self._last: StreamEvent | None = None
-        self._terminal: StreamEvent | None = None
+        """The event that was read last."""
         self._ended = False
+        """Whether the terminal event has been read."""
         self._result: AssistantMessage | None = None
-        self._deaf = False
-        """Whether events are dropped from now on: after a terminal event, and when the consumer has left."""
+        self._settled: anyio.Event | None = None
         if produce is not None:
             self.attach_task(produce)
 
@@ -139,9 +130,22 @@ class MessageStream:
         self._produce = produce
 
     def push(self, event: StreamEvent) -> None:
-        """Hand over one event without waiting. What follows a terminal event is dropped."""
-        if self._deaf:
+        """Hand over one event without waiting. What follows a terminal event is dropped.
+
+        An event that was pushed before, into this stream or another one, is copied; it stays as it is.
+        """
+        buffer = self._buffer
+        if buffer.ended:
             return
+        if event.source is not None:
+            event = event.unbound()
+        self._apply(event)
+        buffer.put(event)
+        if event is self._terminal:
+            buffer.end()
+
+    def _apply(self, event: StreamEvent) -> None:
+        """Let the message grow by ``event``, and bind the event to it."""
         if event.given is not None:
             self._keep_given(event, event.given)
         else:
@@ -153,20 +157,6 @@ class MessageStream:
             builder.apply(event)
         if event.type == "done" or event.type == "error":
             self._terminal = event
-            self._deaf = True
-        reader = self._reader
-        if reader is not None:
-            self._last, self._ended = event, self._deaf
-            self._burst += 1
-            if not self._burst % _BUFFERED_EVENTS and surroundings_are_cancelled():
-                self._deaf = True  # a producer that only pushes meets no checkpoint, and goes on for nobody
-            if reader.hear(event):
-                self._burst += _BUFFERED_EVENTS
-            return
-        self._buffer.append(event)
-        if self._readable is not None:
-            self._readable.set()
-            self._readable = None
 
     def _keep_given(self, event: StreamEvent, given: AssistantMessage) -> None:
         if self._given is None:
@@ -178,8 +168,7 @@ class MessageStream:
             index = event.content_index if event.content_index is not None else len(given.content) - 1
             if (index in self._open_blocks) is (step == "end"):
                 self._open_blocks = self._open_blocks ^ {index}
-        if event.source is None:
-            event.source = _Given(given, self._open_blocks)
+        event.source = _Given(given, self._open_blocks)
 
     async def send(self, event: StreamEvent) -> None:
         """Hand over one event, waiting while 64 are unread. Cancelling the wait leaves the event unsent.
@@ -194,26 +183,14 @@ class MessageStream:
     @property
     def is_writable(self) -> bool:
         """Whether the consumer is less than 64 events behind and still reads."""
-        behind = len(self._buffer) if self._reader is None else self._burst
-        return behind < _BUFFERED_EVENTS and not self._deaf
+        return self._buffer.is_writable
 
     async def wait_writable(self) -> None:
         """Return when the consumer has read enough for more to be sent, or will read no more.
 
         A checkpoint if it has to wait, and if no more is read: a producer that goes on all the same can be cancelled.
         """
-        if self._deaf:
-            await checkpoint()
-            return
-        if self._reader is not None:
-            if self._burst >= _BUFFERED_EVENTS:
-                self._burst = 0
-                await self._reader.pause()
-            return
-        while len(self._buffer) >= _BUFFERED_EVENTS and not self._deaf:
-            if self._writable is None:
-                self._writable = anyio.Event()
-            await self._writable.wait()
+        await self._buffer.wait_writable()
 
     def set_result(self, message: AssistantMessage) -> None:
         """Say what the finished message is; the first call counts."""
@@ -237,45 +214,13 @@ class MessageStream:
         return partial if partial is not None else AssistantMessage()
 
     @property
-    def is_readable(self) -> bool:
-        """Whether the next event is there already."""
-        return bool(self._buffer)
-
-    @property
     def is_over(self) -> bool:
         """Whether the terminal event has been read."""
         return self._ended
 
-    @property
-    def has_producer(self) -> bool:
-        """Whether the stream runs its own producer, and has not begun to."""
-        return self._produce is not None and not self._entered
-
-    async def run_in_place(self, reader: EventReader) -> None:
-        """Run the producer in the current task, instead of entering the stream and iterating over it.
-
-        Each event goes to ``reader`` at the moment it is pushed; none is buffered. Returns when the producer has ended;
-        ``result_nowait`` gives the message then. For readers that wait for nobody, in a task that only scopes cancel.
-        It waits where the producer does; a cancellation is raised at its end at the latest, and the producer has gone.
-        """
-        produce = self._produce
-        if produce is None or self._entered:
-            raise StreamMisuse("a stream runs in place once, and only with a producer of its own")
-        self._entered = True
-        while self._buffer:
-            reader.hear(self._take())
-        self._reader = reader
-        try:
-            await Driven(self._produce_to_the_end(produce), before_wait=reader.before_wait)
-            await let_own_cancellation_pass()
-            await checkpoint_if_cancelled()
-        finally:
-            self._closed = self._deaf = True
-            self._reader = None  # it knows the stream, and the two would wait for the garbage collector
-
-    def ignore_rest(self) -> None:
-        """Drop what is pushed from now on."""
-        self._deaf = True
+    def statistics(self) -> StreamStatistics:
+        """What fills the stream and who waits for it, at this moment."""
+        return self._buffer.statistics(is_entered=self._entered)
 
     @property
     def error(self) -> Exception | None:
@@ -298,96 +243,56 @@ class MessageStream:
         if self._entered:
             raise StreamMisuse("a stream can be entered once")
         self._entered = True
-        if self._produce is not None:
-            self._task_group = anyio.create_task_group()
-            await self._task_group.__aenter__()
-            self._task_group.start_soon(self._run_producer, self._produce)
+        await self._block.enter(partial(self._run_producer, self._produce) if self._produce is not None else None)
         return self
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
-        """Cancel the producer and wait until it has gone. A checkpoint."""
-        self._closed = self._deaf = True
-        for event in (self._readable, self._writable, self._settled):
-            if event is not None:
-                event.set()
-        group, self._task_group = self._task_group, None
-        if group is None:
-            await cancel_shielded_checkpoint()
-            return
-        if self._ended and exc is None:
-            if not self._producer_ended:
-                group.cancel_scope.deadline = anyio.current_time() + LINGER_SECONDS
-        else:
-            group.cancel_scope.cancel()
-        foreign: BaseException | None = None
-        try:
-            if _is_the_callers_own(exc):
-                # Kept out of the task group, which would put it into an ExceptionGroup; it leaves as itself.
-                await group.__aexit__(None, None, None)  # noqa: ASYNC102 - a task group waits for its tasks
-            else:
-                await group.__aexit__(exc_type, exc, tb)  # noqa: ASYNC102 - a task group waits for its tasks
-        except BaseExceptionGroup as errors:
-            foreign = bare_error(errors)
-        if self._exit is not None:
-            raise self._exit
-        if foreign is not None and foreign is not exc:
-            raise foreign
+        """Cancel the producer and wait until it has gone; events not yet read are dropped. A checkpoint."""
+        self._closed = True
+        self._buffer.drop()
+        if self._settled is not None:
+            self._settled.set()
+        if not self._ended or exc is not None:
+            self._block.cancel()
+        elif not self._producer_ended:
+            self._block.cancel(after_seconds=_LINGER_SECONDS)
+        await self._block.leave(exc)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> StreamEvent:
-        if self._buffer and self._burst < _BUFFERED_EVENTS and not self._waiting:
-            self._burst += 1
-            return self._take()
-        return await self._next_after_checkpoint()
-
-    async def _next_after_checkpoint(self) -> StreamEvent:
-        """The next event where the buffer is empty, or enough was read from it without a checkpoint."""
-        self._refuse_misuse()
-        self._burst = 1
-        self._waiting = True
-        try:
-            if self._writable is not None:
-                self._writable.set()
-                self._writable = None
-            if self._buffer or self._ended:
-                await checkpoint()
-            while not self._buffer:
+        event = self._buffer.take_nowait()
+        if event is None:
+            if self._produce is not None and not self._entered:
+                raise StreamMisuse("enter the stream before iterating: 'async with stream:' starts its producer")
+            try:
+                event = await self._buffer.take()
+            except StopAsyncIteration:
                 if self._ended:
-                    raise StopAsyncIteration
-                self._refuse_closed()
-                await self._wait_readable()
-        finally:
-            self._waiting = False
-        return self._take()
-
-    def _refuse_misuse(self) -> None:
-        if self._waiting:
-            raise StreamMisuse("two tasks iterate over one stream; it has a single consumer")
-        if self._produce is not None and not self._entered:
-            raise StreamMisuse("enter the stream before iterating: 'async with stream:' starts its producer")
-
-    def _refuse_closed(self) -> None:
-        if self._closed:
-            raise StreamMisuse("the stream was left before its end, and has nothing more to give")
-
-    async def _wait_readable(self) -> None:
-        if self._producer_ended and self._terminal is None:
-            # An end without an outcome: the producer was cancelled, and on asyncio this task may not have
-            # been told yet that it is, too. If it is not, it is shielded.
-            await checkpoint()
-            self.fail(IncompleteStream("the provider was cancelled before its message was complete"))
-            return
-        self._readable = anyio.Event()
-        await self._readable.wait()
-
-    def _take(self) -> StreamEvent:
-        self._last = event = self._buffer.popleft()
+                    raise
+                if self._closed:
+                    raise StreamMisuse("the stream was left before its end, and has nothing more to give") from None
+                # The producer was cancelled before its last word, and this task was not: it is shielded.
+                event = StreamEvent("error", error=_incomplete(), error_message=str(_incomplete()))
+                self._apply(event)
+        self._last = event
         if event is self._terminal:
             self._ended = True
+        return event
+
+    def next_nowait(self) -> StreamEvent | None:
+        """Return the next event without a checkpoint; ``None`` if there is none, and where ``anext`` has to pass one.
+
+        For a consumer that does something else before it waits. After ``None``, await ``anext``.
+        """
+        event = self._buffer.take_nowait()
+        if event is not None:
+            self._last = event
+            if event is self._terminal:
+                self._ended = True
         return event
 
     async def result(self) -> AssistantMessage:
@@ -481,16 +386,6 @@ class MessageStream:
 
     async def _run_producer(self, produce: Produce) -> None:
         try:
-            with OwnCancelCount():
-                await self._produce_to_the_end(produce)
-        except (KeyboardInterrupt, SystemExit) as exit_request:
-            # Carried over to the consumer's task: raised by a task of its own, it would stop asyncio's event loop.
-            self._exit = exit_request
-            if self._task_group is not None:
-                self._task_group.cancel_scope.cancel()
-
-    async def _produce_to_the_end(self, produce: Produce) -> None:
-        try:
             if not self._closed:  # left before it was begun: then nothing of it happens
                 await call_with(produce, self)
         except Exception as error:
@@ -499,16 +394,16 @@ class MessageStream:
             # The state of the enclosing scopes decides, not the type of the exception: raised again if one of them
             # is cancelled. Otherwise the producer cancelled itself, or somebody cancelled its task alone.
             await checkpoint_if_cancelled()  # noqa: ASYNC102 - a task group waits for its tasks
-            self.fail(IncompleteStream("the provider was cancelled before its message was complete"))
+            self.fail(_incomplete())
         except BaseExceptionGroup as group:
             await self._fail_with_group(group)
         else:
             self._supply_terminal()
         finally:
             self._producer_ended = True
-            for event in (self._readable, self._settled):
-                if event is not None:
-                    event.set()
+            self._buffer.end()
+            if self._settled is not None:
+                self._settled.set()
 
     async def _fail_with_group(self, group: BaseExceptionGroup[BaseException]) -> None:
         """End with what is no cancellation in ``group``, which trio mixes with the errors of a producer's own tasks."""
@@ -516,7 +411,7 @@ class MessageStream:
         if errors is not None and not isinstance(errors, Exception):
             raise group
         await checkpoint_if_cancelled()
-        self.fail(errors or IncompleteStream("the provider was cancelled before its message was complete"))
+        self.fail(errors or _incomplete())
 
     def _supply_terminal(self) -> None:
         """End the stream for a producer that returned without saying so."""
@@ -530,9 +425,5 @@ class MessageStream:
             self.push(StreamEvent("done"))
 
 
-def _is_the_callers_own(exc: BaseException | None) -> bool:
-    """Whether the error of the block has nothing to do with cancellation, so that the task group need not see it."""
-    if isinstance(exc, BaseExceptionGroup):
-        group = cast("BaseExceptionGroup[Any]", exc)
-        return group.subgroup(anyio.get_cancelled_exc_class()) is None
-    return isinstance(exc, Exception)
+def _incomplete() -> IncompleteStream:
+    return IncompleteStream("the provider was cancelled before its message was complete")

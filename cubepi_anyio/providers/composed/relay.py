@@ -20,7 +20,6 @@ from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from ...errors import IncompleteStream, ProviderError, ProviderTimeout, ProviderUnavailable
 from ...events.stream import StreamEvent
-from ...stream.builder import MessageBuilder
 from ...stream.message_stream import MessageStream
 from ...types.messages import AssistantMessage, Message
 from ...types.model import ToolChoice
@@ -124,13 +123,13 @@ class Failure:
     async def pass_on(self, outer: MessageStream) -> None:
         """End ``outer`` as this answer ended."""
         for event in self.held:
-            outer.push(_unread(event))
+            outer.push(event)
         if self.terminal is None:
             outer.fail(self.error)
             return
         if self.message is not None:
             outer.set_result(self.message)
-        await outer.send(_unread(self.terminal))
+        await outer.send(self.terminal)
 
 
 async def relay(
@@ -156,7 +155,7 @@ async def relay(
             if not _says_nothing(event):
                 await begin()
                 for waiting in (*held, event) if not event.is_terminal else held:
-                    outer.push(_unread(waiting))
+                    outer.push(waiting)
                 if event.is_terminal:
                     await _end(outer, stream, event)
                 else:
@@ -171,12 +170,12 @@ async def _pass_on_the_rest(stream: MessageStream, outer: MessageStream) -> None
         if event.is_terminal:
             await _end(outer, stream, event)
             return
-        await outer.send(_unread(event))
+        await outer.send(event)
 
 
 async def _end(outer: MessageStream, stream: MessageStream, terminal: StreamEvent) -> None:
     outer.set_result(await stream.result())
-    await outer.send(_unread(terminal))
+    await outer.send(terminal)
 
 
 async def relay_within(
@@ -246,13 +245,6 @@ async def tell(callback: Callable[[Any], object] | None, news: object) -> None:
 def _says_nothing(event: StreamEvent) -> bool:
     """Whether the event is only the head of an answer, or of a block."""
     return event.type == "start" or event.type.endswith("_start")
-
-
-def _unread(event: StreamEvent) -> StreamEvent:
-    """``event`` as its provider made it: a snapshot that somebody has read of it is not its provider's word."""
-    if event.given is not None and isinstance(event.source, MessageBuilder):
-        event.given = None
-    return event
 
 
 def _error_of(event: StreamEvent, model: StreamingModel) -> Exception:
