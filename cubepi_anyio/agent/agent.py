@@ -261,6 +261,8 @@ class Agent(Generic[DepsT, OutputT]):
             return await execute(run, on_thread, in_own_task=in_own_task)
         finally:
             self._be_idle()
+            for message in run.put_off:
+                self._steering.put(message)
             self.state.last_outcome, self.state.error = run.record.outcome, run.ending.model_error
 
     def _be_idle(self) -> None:

@@ -64,6 +64,7 @@ class Run:
         "ending",
         "on_settled",
         "phase",
+        "put_off",
         "record",
         "toolset",
     )
@@ -85,6 +86,8 @@ class Run:
         self.toolset: Toolset = config.toolset or NO_TOOLS
         """The tools of the turn that is under way."""
         self.phase: RunPhase = "loading"
+        self.put_off: Sequence[Message] = ()
+        """What is to be said when the run goes on after a person's answer."""
         self.on_settled: Callable[[RunOutcome], Awaitable[None]] | None = None
         """Called when everything is stored and announced, or given up: gives the thread back."""
         self.cancelled_before: bool = native_cancel_requests() > 0

@@ -44,7 +44,11 @@ async def run_turn(run: Run, prompts: Sequence[Message]) -> bool:
         await run_calls(run, slots, answer, refusal=_refusal(run, answer, action))
         wants_more = not all(slot.outcome and slot.outcome.result.terminate for slot in slots)
     calls.finish(answer)
-    record.say_messages(action.inject_messages)
+    if calls.requests:
+        # Nothing may stand behind a batch of which a call is still open: whoever loads it would take it for lost.
+        run.put_off = [*run.put_off, *action.inject_messages]
+    else:
+        record.say_messages(action.inject_messages)
     if wants_more and hooks.should_stop_after_turn is not None:
         ctx, signal = run.context(), run.ending.signal
         wants_more = not await hooks.should_stop_after_turn(answer, record.results, ctx=ctx, signal=signal)

@@ -63,7 +63,8 @@ class TurnAction:
     response: AssistantMessage | None = None
     """Instead of the answer."""
     inject_messages: list[Message] = field(default_factory=list[Message])
-    """Said after the answer, and after the results of its calls if they run."""
+    """Said after the answer, and after the results of its calls if they run; where a call waits for a person, when the
+    agent goes on."""
     decision: TurnDecision | None = None
     """``stop`` ends the run and ``loop_to_model`` asks the model again, both without running the calls, which are
     answered as refused; ``natural`` takes back what an earlier hook decided; ``None`` leaves it."""

@@ -23,7 +23,7 @@ from ..stream.message_stream import MessageStream
 from ..types.content import AssistantContent, TextContent, ThinkingContent, ToolCall
 from ..types.messages import AssistantMessage
 from .composed.relay import Failure, end_alike, error_of, relay
-from .model_call import AroundTry, ModelCall, StreamingModel, ModelOutcome
+from .model_call import AroundTry, ModelCall, ModelOutcome, StreamingModel
 
 __all__ = ("stream_of_try",)
 

@@ -39,6 +39,7 @@ from .around_try import stream_of_try
 from .model_call import AroundTry as AroundTry
 from .model_call import AskedModel as AskedModel
 from .model_call import ModelCall as ModelCall
+from .model_call import ModelOutcome as ModelOutcome
 from .model_call import OnPayload as OnPayload
 from .model_call import OnResponse as OnResponse
 from .model_call import Provider as Provider
@@ -46,7 +47,6 @@ from .model_call import ProviderResponse as ProviderResponse
 from .model_call import StreamingModel as StreamingModel
 from .model_call import StreamOptions as StreamOptions
 from .model_call import TryBody as TryBody
-from .model_call import ModelOutcome as ModelOutcome
 from .observers import Observers, OnChunk, OnRequest, OnResponseMessage
 
 __all__ = (

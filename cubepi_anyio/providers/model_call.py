@@ -23,6 +23,7 @@ __all__ = (
     "AroundTry",
     "AskedModel",
     "ModelCall",
+    "ModelOutcome",
     "OnPayload",
     "OnResponse",
     "Provider",
@@ -30,7 +31,6 @@ __all__ = (
     "StreamOptions",
     "StreamingModel",
     "TryBody",
-    "ModelOutcome",
 )
 
 OnPayload = Callable[[dict[str, Any], Model], Awaitable[dict[str, Any] | None] | dict[str, Any] | None]

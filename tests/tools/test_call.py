@@ -70,7 +70,7 @@ async def test_a_tool_is_given_what_it_declares_and_nothing_else() -> None:
     made = bench(calling(*functions), "done", tools=[tool_of(name, f) for name, f in functions.items()])
     result = await made.agent.prompt("hi")
     assert given["bare"] == ("c1", NoParams())
-    assert given["everything"] == ["context", "on_update", "signal"]
+    assert given["everything"] == ["context", "ctx", "on_update", "signal"]
     assert given["context"] == ("c3", "context", result.run_id, 2)
     assert "tool_execution_update:c3" in made.labels
     assert made.texts == ["ok"] * 3

@@ -20,7 +20,6 @@ from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from ...errors import IncompleteStream, ProviderError, ProviderTimeout, ProviderUnavailable, error_text
 from ...events.stream import StreamEvent
-from ...stream.builder import MessageBuilder
 from ...stream.message_stream import MessageStream
 from ...types.messages import AssistantMessage
 from ..model_call import AskedModel, ModelCall, StreamingModel
@@ -72,13 +71,13 @@ class Failure:
     async def pass_on(self, outer: MessageStream) -> None:
         """End ``outer`` as this answer ended."""
         for event in self.held:
-            outer.push(_unread(event))
+            outer.push(event)
         if self.terminal is None:
             outer.fail(self.error)
             return
         if self.message is not None:
             outer.set_result(self.message)
-        await outer.send(_unread(self.terminal))
+        await outer.send(self.terminal)
 
 
 End = Callable[[MessageStream, MessageStream, StreamEvent], Awaitable[None]]
@@ -88,7 +87,7 @@ End = Callable[[MessageStream, MessageStream, StreamEvent], Awaitable[None]]
 async def end_alike(outer: MessageStream, stream: MessageStream, terminal: StreamEvent) -> None:
     """End ``outer`` with the result and the terminal event of ``stream``. A checkpoint."""
     outer.set_result(await stream.result())
-    await outer.send(_unread(terminal))
+    await outer.send(terminal)
 
 
 async def relay(
@@ -125,11 +124,11 @@ async def relay(
                 has_begun = True
                 await begin()
                 for waiting in held:
-                    outer.push(_unread(waiting))
+                    outer.push(waiting)
             if event.is_terminal:
                 await end(outer, stream, event)
                 return None
-            await outer.send(_unread(event))
+            await outer.send(event)
     raise AssertionError("a stream ends with a terminal event")
 
 
@@ -200,13 +199,6 @@ async def tell(callback: Callable[[Any], object] | None, news: object) -> None:
             await outcome
     except Exception:
         _log.exception("a callback of a model that asks others failed and was passed over")
-
-
-def _unread(event: StreamEvent) -> StreamEvent:
-    """``event`` as its provider made it: a snapshot that somebody has read of it is not its provider's word."""
-    if event.given is not None and isinstance(event.source, MessageBuilder):
-        event.given = None
-    return event
 
 
 def error_of(event: StreamEvent, model: StreamingModel) -> Exception:
