@@ -22,7 +22,7 @@ from hypothesis import settings
 
 DEADLINE_SECONDS = 30.0
 BUSY_MACHINE = 3
-"""Times a deadline is allowed to pass: it says what a quiet machine needs at most, and ends what hangs."""
+"""How many times its deadline a test may take: a deadline says what a quiet machine needs, and ends what hangs."""
 VIRTUAL_DEADLINE_SECONDS = 1e9
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 

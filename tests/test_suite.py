@@ -114,3 +114,10 @@ def test_eager_tasks_are_one_more_backend_where_they_are_asked_for(tmp_path: Pat
     assert outcomes[f"{name}[asyncio+eager]"] == ("PASSED" if sys.version_info >= (3, 12) else "SKIPPED")
     assert outcomes[f"{name}[asyncio]"] == "FAILED"
     assert f"{name}[asyncio+eager]" not in run_suite(tmp_path, TEST_OF_EAGER_TASKS)
+
+
+def test_what_make_test_leaves_out_is_run_by_a_stage_of_ci() -> None:
+    left_out = re.findall(r"^MARKS := (.*)$", (TESTS.parent / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    run_elsewhere = re.findall(r" -m '([^']*)'", (TESTS.parent / ".ci" / "run").read_text(encoding="utf-8"))
+    assert left_out == ["not long and not servers and not oracle"]
+    assert set(run_elsewhere) == {"long", "servers or oracle"}

@@ -1,4 +1,4 @@
-"""A test may look at what is private, and replaces nothing of it: else its proof holds for the replacement alone."""
+"""A test may look at what is private, and replaces none of it: what it then proves holds for its replacement alone."""
 
 from __future__ import annotations
 
