@@ -20,13 +20,13 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint, checkpoint_if_cancelled
 
 from ..concurrency import Driven, OwnCancelCount, bare_error, let_own_cancellation_pass, surroundings_are_cancelled
-from ..errors import IncompleteStream, StreamMisuse
+from ..errors import IncompleteStream, StreamMisuse, error_text
 from ..events.stream import StreamEvent
 from ..types.content import ToolCall
 from ..types.messages import AssistantMessage
 from ..types.usage import Usage
 from .builder import MessageBuilder, is_sendable, stop_reason_of
-from .produce import call_with, describe
+from .produce import call_with
 
 __all__ = ("LINGER_SECONDS", "EventReader", "MessageStream", "Produce")
 
@@ -224,7 +224,7 @@ class MessageStream:
 
     def fail(self, error: Exception, *, usage: Usage | None = None) -> None:
         """End the stream with an ``error`` event that carries ``error``. What had arrived is kept."""
-        self.push(StreamEvent("error", error_message=describe(error), error=error, usage=usage))
+        self.push(StreamEvent("error", error_message=error_text(error), error=error, usage=usage))
 
     # --- the consumer's side -----------------------------------------------------------------
 
