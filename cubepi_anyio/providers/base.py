@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from anyio.lowlevel import checkpoint
+
 from ..concurrency import AbortSignal as AbortSignal
 from ..events.stream import StreamEvent as StreamEvent
 from ..stream.draft import DraftWriter as DraftWriter
@@ -168,6 +170,7 @@ class BoundModel(AskedModel):
         """
         options = call.options
         if options.around_try is not None:
+            await checkpoint()
             return stream_of_try(self, call.with_options(around_try=None), options.around_try)
         if self.spec.settings is not None:
             options = replace(options, settings=call.settings_of(self.spec))

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from ..errors import StreamMisuse
+from ..errors import StreamMisuse, error_text
 from ..events.stream import StreamEvent, StreamEventType
 from ..types.content import AssistantContent, ImageContent, OpaqueContent, TextContent, ThinkingContent, ToolCall
 from ..types.json import JsonObject
@@ -24,7 +24,6 @@ from ..types.messages import AssistantMessage
 from ..types.model import Model
 from ..types.usage import Usage
 from .message_stream import MessageStream
-from .produce import describe
 
 __all__ = ("DraftWriter", "MessageDraft")
 
@@ -182,7 +181,7 @@ class DraftWriter:
     def fail(self, error: Exception, *, usage: Usage | None = None) -> None:
         """End the message with an error. Blocks that are open stay open: they are not complete."""
         if not self.ended:
-            self._end(StreamEvent("error", error_message=describe(error), error=error, usage=usage))
+            self._end(StreamEvent("error", error_message=error_text(error), error=error, usage=usage))
 
     def _end(self, terminal: StreamEvent) -> None:
         self.ended = True

@@ -31,7 +31,7 @@ from typing import Any, Self
 import anyio
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
-from ..errors import IncompleteStream, StreamMisuse
+from ..errors import IncompleteStream, StreamMisuse, error_text
 from ..events.stream import StreamEvent
 from ..types.content import ToolCall
 from ..types.messages import AssistantMessage
@@ -39,7 +39,7 @@ from ..types.usage import Usage
 from .block import TaskBlock
 from .buffer import EventBuffer, StreamStatistics
 from .builder import MessageBuilder, is_sendable, stop_reason_of
-from .produce import call_with, describe
+from .produce import call_with
 
 __all__ = ("MessageStream", "Produce")
 
@@ -201,7 +201,7 @@ class MessageStream:
 
     def fail(self, error: Exception, *, usage: Usage | None = None) -> None:
         """End the stream with an ``error`` event that carries ``error``. What had arrived is kept."""
-        self.push(StreamEvent("error", error_message=describe(error), error=error, usage=usage))
+        self.push(StreamEvent("error", error_message=error_text(error), error=error, usage=usage))
 
     # --- the consumer's side -----------------------------------------------------------------
 

@@ -49,30 +49,41 @@ class AwsFrame:
 class AwsFrameDecoder:
     """Decodes one body, in time linear in its bytes, whatever the sizes of the chunks."""
 
-    __slots__ = ("_buffer", "_wanted_bytes")
+    __slots__ = ("_broken", "_buffer", "_wanted_bytes")
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._wanted_bytes = _PRELUDE_BYTES
         """How much must be there before there is anything to decide."""
+        self._broken: MalformedResponse | None = None
+        """What is wrong with the frame after those that were given last."""
 
     def feed(self, chunk: bytes) -> list[AwsFrame]:
         """Take the next bytes and return the frames they complete. Raises ``MalformedResponse`` for broken ones."""
+        if self._broken is not None:
+            raise self._broken
         self._buffer += chunk
         frames: list[AwsFrame] = []
         begin = 0
-        while len(self._buffer) - begin >= self._wanted_bytes:
-            total_bytes, headers_bytes = _lengths(bytes(self._buffer[begin : begin + _PRELUDE_BYTES]))
-            self._wanted_bytes = total_bytes
-            if len(self._buffer) - begin >= total_bytes:
-                frames.append(_frame(bytes(self._buffer[begin : begin + total_bytes]), headers_bytes))
-                begin += total_bytes
-                self._wanted_bytes = _PRELUDE_BYTES
+        try:
+            while len(self._buffer) - begin >= self._wanted_bytes:
+                total_bytes, headers_bytes = _lengths(bytes(self._buffer[begin : begin + _PRELUDE_BYTES]))
+                self._wanted_bytes = total_bytes
+                if len(self._buffer) - begin >= total_bytes:
+                    frames.append(_frame(bytes(self._buffer[begin : begin + total_bytes]), headers_bytes))
+                    begin += total_bytes
+                    self._wanted_bytes = _PRELUDE_BYTES
+        except MalformedResponse as error:
+            if not frames:
+                raise
+            self._broken = error
         del self._buffer[:begin]
         return frames
 
     def finish(self) -> list[AwsFrame]:
         """Return nothing more. Raises ``MalformedResponse`` if a frame has begun and not ended."""
+        if self._broken is not None:
+            raise self._broken
         if self._buffer:
             raise MalformedResponse(f"{len(self._buffer)} bytes of {self._wanted_bytes} have come")
         return []

@@ -34,6 +34,7 @@ from ...errors import (
     ProviderTimeout,
     ProviderUnavailable,
     UsageError,
+    error_text,
 )
 from ...types.json import JsonObject
 from .classify import classify_response
@@ -420,5 +421,5 @@ def _counterpart(error: Exception, names: set[str], host: str, *, answering: boo
     if names & {"TransportError", "StreamError", "OSError", "BrokenResourceError", "ClosedResourceError"}:
         if answering:
             return IncompleteStream(f"the connection to {host} broke before the answer was complete: {error}")
-        return ProviderUnavailable(f"no answer from {host}: {error or type(error).__name__}")
+        return ProviderUnavailable(f"no answer from {host}: {error_text(error)}")
     return None

@@ -227,6 +227,7 @@ class _Call(Generic[_FrameT]):
             if reader.ended:
                 return
             await self._stream.wait_writable()
+        decoder.feed(b"")  # raises what is wrong with a frame behind whole ones: that is broken, not cut
         try:
             heard = _feed_all(reader, decoder.finish()) or heard
         except MalformedResponse as error:

@@ -14,7 +14,8 @@ _FrameT = TypeVar("_FrameT")
 class Decoder(Protocol[_FrameT]):
     """Decodes one body: feed it the chunks in order, then call ``finish()``.
 
-    What it gives must not depend on where the chunks were cut.
+    What it gives must not depend on where the chunks were cut. So a decoder that finds a broken frame behind whole ones
+    gives those, and raises when it is called next.
     """
 
     def feed(self, chunk: bytes, /) -> list[_FrameT]:

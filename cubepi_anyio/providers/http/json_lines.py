@@ -22,18 +22,22 @@ _MAX_LINE_BYTES = 64 * 1024 * 1024
 class JsonLinesDecoder:
     """Decodes one body, in time linear in its bytes, whatever the sizes of the chunks."""
 
-    __slots__ = ("_max_line_bytes", "_tail", "_tail_bytes")
+    __slots__ = ("_broken", "_max_line_bytes", "_tail", "_tail_bytes")
 
     def __init__(self, *, max_line_bytes: int = _MAX_LINE_BYTES) -> None:
         self._max_line_bytes = max_line_bytes
         self._tail: list[bytes] = []  # the pieces of a line whose end has not come
         self._tail_bytes = 0
+        self._broken: MalformedResponse | None = None
+        """What is wrong with the line after those that were given last."""
 
     def feed(self, chunk: bytes) -> list[JsonObject]:
         """Take the next bytes and return the objects of the lines they complete.
 
         Raises ``MalformedResponse`` for a line that is no JSON object or longer than ``max_line_bytes``.
         """
+        if self._broken is not None:
+            raise self._broken
         first, end, rest = chunk.partition(b"\n")
         self._tail.append(first)
         self._tail_bytes += len(first)
@@ -43,15 +47,30 @@ class JsonLinesDecoder:
             self._tail, self._tail_bytes = [last], len(last)
         else:
             lines = []
-        if self._tail_bytes > self._max_line_bytes or any(len(line) > self._max_line_bytes for line in lines):
-            raise MalformedResponse(f"the server sent a line longer than {self._max_line_bytes} bytes")
-        return [_object(line) for line in lines if line.strip()]
+        objects: list[JsonObject] = []
+        try:
+            for line in lines:
+                self._check_length(len(line))
+                if line.strip():
+                    objects.append(_object(line))
+            self._check_length(self._tail_bytes)
+        except MalformedResponse as error:
+            if not objects:
+                raise
+            self._broken = error
+        return objects
 
     def finish(self) -> list[JsonObject]:
         """Return the object of the last line if its end is missing. Raises like ``feed``."""
+        if self._broken is not None:
+            raise self._broken
         line = b"".join(self._tail)
         self._tail, self._tail_bytes = [], 0
         return [_object(line)] if line.strip() else []
+
+    def _check_length(self, size_bytes: int) -> None:
+        if size_bytes > self._max_line_bytes:
+            raise MalformedResponse(f"the server sent a line longer than {self._max_line_bytes} bytes")
 
 
 def _object(line: bytes) -> JsonObject:

@@ -118,6 +118,7 @@ _ALL = (
             reasoning_request="openrouter",
             reasoning_replay="reasoning_details",
             document_url="file",
+            settings_fields=MappingProxyType({**_WITH_TOP_K, "verbosity": "verbosity"}),
         ),
     ),
     Preset(
@@ -130,7 +131,11 @@ _ALL = (
         provider_id="groq",
         base_url="https://api.groq.com/openai/v1",
         key_variable="GROQ_API_KEY",
-        quirks=replace(_COMPATIBLE, max_tokens_field="max_completion_tokens"),
+        quirks=replace(
+            _COMPATIBLE,
+            max_tokens_field="max_completion_tokens",
+            settings_fields=MappingProxyType({**_COMMON_SETTINGS, "service_tier": "service_tier"}),
+        ),
     ),
     Preset(
         provider_id="mistral",
@@ -138,6 +143,14 @@ _ALL = (
         key_variable="MISTRAL_API_KEY",
         quirks=replace(
             _COMPATIBLE,
+            settings_fields=MappingProxyType(
+                {
+                    "top_p": "top_p",
+                    "stop": "stop",
+                    "seed": "random_seed",
+                    "parallel_tool_calls": "parallel_tool_calls",
+                }
+            ),
             stream_usage=False,
             reasoning_replay="content_parts",
             document_url="document_url",
@@ -156,6 +169,7 @@ _ALL = (
         provider_id="together",
         base_url="https://api.together.xyz/v1",
         key_variable="TOGETHER_API_KEY",
+        quirks=replace(_COMPATIBLE, settings_fields=_WITH_TOP_K),
     ),
     Preset(
         provider_id="gemini",

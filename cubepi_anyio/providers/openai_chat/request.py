@@ -203,28 +203,19 @@ class _Conversion:
                 return self._document(content)
 
     def _document(self, document: DocumentContent) -> JsonObject:
-        name = document.title or "document.pdf"
-        if document.url is not None:
-            return self._document_at(document.url, name)
-        if document.media_type.startswith("text/"):
+        name, way = document.title or "document.pdf", self.quirks.document_url
+        if document.url is None and document.media_type.startswith("text/"):
             # There is no part for them, and models read them as well in the text.
             title = f"{document.title}:\n" if document.title else ""
             return {"type": "text", "text": title + decoded_text(document.source)}
-        data = data_url(document.media_type, document.source)
-        if self.quirks.document_url == "document_url":
-            return {"type": "document_url", "document_url": data}
-        return {"type": "file", "file": {"filename": name, "file_data": data}}
-
-    def _document_at(self, url: str, name: str) -> JsonObject:
-        match self.quirks.document_url:
-            case "file":
-                return {"type": "file", "file": {"filename": name, "file_data": url}}
-            case "document_url":
-                return {"type": "document_url", "document_url": url}
-            case _:
-                raise ProviderBadRequest(
-                    "Chat Completions takes no document by its address; load it and give its content as source"
-                )
+        if document.url is not None and way == "none":
+            raise ProviderBadRequest(
+                "Chat Completions takes no document by its address; load it and give its content as source"
+            )
+        url = document.url if document.url is not None else data_url(document.media_type, document.source)
+        if way == "document_url":
+            return {"type": "document_url", "document_url": url}
+        return {"type": "file", "file": {"filename": name, "file_data": url}}
 
     def _tool_result(self, message: ToolResultMessage) -> JsonObject:
         """A result as text, which is all a tool message may have; the rest is shown after the batch."""
