@@ -24,6 +24,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
+from ..events.stream import StreamEvent
 from ..stream.message_stream import MessageStream
 from ..types.messages import AssistantMessage
 from .run import Run
@@ -64,7 +65,7 @@ async def _read_what_lies_ready(run: Run, stream: MessageStream, silence: Silenc
     """Announce what can be read without waiting for the model, and wait for the listeners."""
     while (event := stream.next_nowait()) is not None:
         if silence.goes_on:
-            silence.end(event)
+            _end_silence(run, event, silence)
         if not event.is_terminal:
             run.relay(event)
         if run.outbox.waiting:
@@ -84,8 +85,7 @@ async def _wait_for_the_model(run: Run, stream: MessageStream, silence: Silence)
                     scope.deadline = deadline = silence.deadline
                 event = await anext(stream)
             if silence.goes_on:
-                silence.end(event)
-                run.phase = "waiting" if silence.goes_on else "streaming"
+                _end_silence(run, event, silence)
             if event.is_terminal:
                 return True
             run.relay(event)
@@ -93,3 +93,9 @@ async def _wait_for_the_model(run: Run, stream: MessageStream, silence: Silence)
         return not silence.is_too_long()
     await run.outbox.flush()
     return True
+
+
+def _end_silence(run: Run, event: StreamEvent, silence: Silence) -> None:
+    silence.end(event)
+    if not silence.goes_on:
+        run.phase = "streaming"
