@@ -74,10 +74,11 @@ async def _read_what_lies_ready(run: Run, stream: MessageStream, silence: Silenc
 
 async def _wait_for_the_model(run: Run, stream: MessageStream, silence: Silence) -> bool:
     """Announce what comes, until the end or until a listener has to be awaited; false after too long a silence."""
+    outbox = run.outbox
     silence.begin()
     deadline = silence.deadline
     with anyio.CancelScope(deadline=deadline) as scope:
-        while not run.outbox.waiting:
+        while not outbox.waiting:
             event = stream.next_nowait()
             if event is None:
                 silence.begin()
@@ -86,12 +87,12 @@ async def _wait_for_the_model(run: Run, stream: MessageStream, silence: Silence)
                 event = await anext(stream)
             if silence.goes_on:
                 _end_silence(run, event, silence)
-            if event.is_terminal:
+            if event.type == "done" or event.type == "error":
                 return True
             run.relay(event)
     if scope.cancelled_caught:
         return not silence.is_too_long()
-    await run.outbox.flush()
+    await outbox.flush()
     return True
 
 

@@ -111,7 +111,7 @@ class EventBuffer(Generic[_T]):
 
     def take_nowait(self) -> _T | None:
         """Return the next item; ``None`` if there is none, or if ``size`` were taken since the last checkpoint."""
-        if self._items and self._burst < self.size and not self._is_taking:
+        if self._items and self._burst < self.size:
             self._burst += 1
             self.last = item = self._items.popleft()
             return item
@@ -128,7 +128,7 @@ class EventBuffer(Generic[_T]):
         if self._is_taking:
             raise StreamMisuse("two tasks iterate over one stream; it has a single consumer")
         self._is_taking = True
-        self._burst = 1
+        self._burst = self.size  # nothing is given without waiting while this task waits
         try:
             self._let_producers_on()
             has_waited = False
@@ -141,6 +141,7 @@ class EventBuffer(Generic[_T]):
                 await checkpoint()
         finally:
             self._is_taking = False
+            self._burst = 1
         if not self._items:
             raise StopAsyncIteration
         self.last = item = self._items.popleft()
