@@ -82,6 +82,7 @@ from .providers.faux import faux_assistant_message as faux_assistant_message
 from .providers.faux import faux_text as faux_text
 from .providers.faux import faux_thinking as faux_thinking
 from .providers.faux import faux_tool_call as faux_tool_call
+from .stream.buffer import StreamStatistics as StreamStatistics
 from .stream.draft import MessageDraft as MessageDraft
 from .stream.message_stream import MessageStream as MessageStream
 from .tools.context import RunContext as RunContext

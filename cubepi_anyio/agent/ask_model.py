@@ -60,6 +60,8 @@ async def ask_model(run: Run) -> TurnAction:
     else:
         outcome = await request.answer()
     _close(run, outcome)
+    if run.ending.to_raise is not None:  # a hook around a try has failed when the answer was complete
+        raise run.ending.to_raise
     await record.outbox.flush()
     return request.action
 
@@ -206,9 +208,10 @@ def _around_try(run: Run) -> AroundTry:
             )
         except Exception as error:
             # A hook's bug is not the provider's, and must be no reason to ask the next model: it ends the run.
-            run.ending.fail(error)
+            # If the try was over by then, its answer is read to the end and stands.
+            run.ending.fail(error, at_once=body.outcome is None)
             await checkpoint_if_cancelled()
-            raise
+            return None
         return None if outcome is body.outcome else outcome.message
 
     return around

@@ -92,11 +92,15 @@ class Ending:
             self._set_signal(reason)
             self.scope.cancel()
 
-    def fail(self, error: BaseException) -> None:
-        """End the run because of an error that cannot be raised where it was noticed."""
+    def fail(self, error: BaseException, *, at_once: bool = True) -> None:
+        """End the run because of an error that cannot be raised where it was noticed.
+
+        Not ``at_once``: what the run is at comes to its end first, and nothing new begins.
+        """
         self._take(Cause(CauseKind.FAILED, error=error))
         self._set_signal("the run failed")
-        self.scope.cancel()
+        if at_once:
+            self.scope.cancel()
 
     def reach_limit(self, name: str, bound: float) -> None:
         """End the run because of a limit. Nothing is cancelled: what was cut has been, the rest comes to its end."""

@@ -49,7 +49,8 @@ async def read_answer(run: Run, open_stream: Callable[[], Awaitable[MessageStrea
     run.record.open_answer(stream)
     async with stream:
         while not stream.is_over:
-            if not await _read_on(run, stream, silence):
+            await _read_what_lies_ready(run, stream, silence)
+            if not (stream.is_over or await _wait_for_the_model(run, stream, silence)):
                 run.ending.reach_limit(silence.limit, silence.bound_seconds or 0)
                 return None
         # What lies ready is read without a checkpoint: a run that a listener has ended hears of it here.
@@ -60,34 +61,42 @@ async def read_answer(run: Run, open_stream: Callable[[], Awaitable[MessageStrea
             return await stream.result()
 
 
-async def _read_on(run: Run, stream: MessageStream, silence: Silence) -> bool:
-    """Read what lies ready, then wait for the model, until the end or until a listener has to be awaited.
-
-    False if the model is silent for too long.
-    """
-    outbox = run.record.outbox
+async def _read_what_lies_ready(run: Run, stream: MessageStream, silence: Silence) -> None:
+    """Announce what can be read without waiting for the model, and wait for the listeners."""
     while (event := stream.next_nowait()) is not None:
-        _announce(run, event, silence)
-        if outbox.waiting:
-            await outbox.flush()
+        if silence.goes_on:
+            _end_silence(run, event, silence)
+        if not event.is_terminal:
+            run.record.relay(event)
+        if run.record.outbox.waiting:
+            await run.record.outbox.flush()
+
+
+async def _wait_for_the_model(run: Run, stream: MessageStream, silence: Silence) -> bool:
+    """Announce what comes, until the end or until a listener has to be awaited; false after too long a silence."""
+    outbox = run.record.outbox
     silence.begin()
-    with anyio.CancelScope(deadline=silence.deadline) as scope:
-        while not (outbox.waiting or stream.is_over):
+    deadline = silence.deadline
+    with anyio.CancelScope(deadline=deadline) as scope:
+        while not outbox.waiting:
             event = stream.next_nowait()
             if event is None:
                 silence.begin()
+                if silence.deadline < deadline:  # only after the first token, which may take longer
+                    scope.deadline = deadline = silence.deadline
                 event = await anext(stream)
-            _announce(run, event, silence)
+            if silence.goes_on:
+                _end_silence(run, event, silence)
+            if event.type == "done" or event.type == "error":
+                return True
+            run.record.relay(event)
     if scope.cancelled_caught:
         return not silence.is_too_long()
-    if outbox.waiting:
-        await outbox.flush()
+    await outbox.flush()
     return True
 
 
-def _announce(run: Run, event: StreamEvent, silence: Silence) -> None:
-    if silence.waits_for_token and event.type != "start":
-        silence.end_first()
+def _end_silence(run: Run, event: StreamEvent, silence: Silence) -> None:
+    silence.end(event)
+    if not silence.goes_on:
         run.phase = "streaming"
-    if not event.is_terminal:
-        run.record.relay(event)

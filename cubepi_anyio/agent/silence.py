@@ -10,9 +10,9 @@ the stream nor the head of the answer ends it. Each later one begins when there 
 take is not the model's time: what it said meanwhile lies ready, and is no silence.
 
 A deadline is kept here as a number, and a scope is given it only now and then. Moving the deadline of a scope costs as
-much as a wait, and most silences end long before it: so a scope stands around many silences with the deadline of the
-first, and when it fires, ``is_too_long`` says whether the silence that goes on *now* is over its time. If it is not, a
-new scope is opened with the deadline of this one. So no silence ends early or late.
+much as a wait, and most silences end long before it. So a scope stands around many silences with the deadline of the
+first, which is never later than that of the silence that goes on. When it fires, ``is_too_long`` says whether the time
+of *this* silence is over; if it is not, a new scope is opened with its deadline. So no silence ends early or late.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import math
 
 import anyio
 
+from ..events.stream import StreamEvent
 from ..types.limits import RunLimits
 
 __all__ = ("Silence",)
@@ -29,33 +30,37 @@ __all__ = ("Silence",)
 class Silence:
     """The silence of the model in one answer, from the moment it is asked."""
 
-    __slots__ = ("_idle_timeout", "_since", "bound_seconds", "limit", "waits_for_token")
+    __slots__ = ("_idle_timeout", "_waits_for_token", "bound_seconds", "deadline", "goes_on", "limit")
 
     def __init__(self, limits: RunLimits) -> None:
         self._idle_timeout = limits.idle_timeout
-        self._since = anyio.current_time()
+        self._waits_for_token = True
         self.limit: str = "first_token_timeout"
         """Which limit bounds it."""
         self.bound_seconds: float | None = limits.first_token_timeout
         """How long it may be; ``None`` for as long as it likes."""
-        self.waits_for_token: bool = True
-        """Whether this is the silence before the first token."""
-
-    def end_first(self) -> None:
-        """The first token is there."""
-        self.waits_for_token = False
-        self.limit, self.bound_seconds = "idle_timeout", self._idle_timeout
+        self.goes_on: bool = False
+        """Whether it has begun and no event has ended it."""
+        self.deadline: float = math.inf
+        """When it is too long, by the event loop's clock."""
+        self.begin()
 
     def begin(self) -> None:
-        """There is nothing to read now. Before the first token the silence goes on."""
-        if not self.waits_for_token:
-            self._since = anyio.current_time()
+        """There is nothing to read. A silence that goes on is not begun anew."""
+        if not self.goes_on:
+            self.goes_on = True
+            if self.bound_seconds is not None:
+                self.deadline = anyio.current_time() + self.bound_seconds
 
-    @property
-    def deadline(self) -> float:
-        """When the silence is too long, by the event loop's clock."""
-        return math.inf if self.bound_seconds is None else self._since + self.bound_seconds
+    def end(self, event: StreamEvent) -> None:
+        """The model has said something; the head of an answer is nothing."""
+        if self._waits_for_token:
+            if event.type == "start":
+                return
+            self._waits_for_token = False
+            self.limit, self.bound_seconds, self.deadline = "idle_timeout", self._idle_timeout, math.inf
+        self.goes_on = False
 
     def is_too_long(self) -> bool:
         """Whether its time is over."""
-        return anyio.current_time() >= self.deadline
+        return self.goes_on and anyio.current_time() >= self.deadline

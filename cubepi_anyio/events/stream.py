@@ -68,8 +68,6 @@ class StreamEvent:
     usage: Usage | None
     given: AssistantMessage | None = field(repr=False, compare=False)
     """What the provider said the message is: its word, never what somebody has read."""
-    snapshot: AssistantMessage | None = field(repr=False, compare=False)
-    """What ``partial`` was when it was read, so that it is built once."""
     source: SnapshotSource | None = field(repr=False, compare=False)
     """The message of the stream the event was pushed into; ``None`` before."""
     mark: int = field(repr=False, compare=False)
@@ -97,7 +95,6 @@ class StreamEvent:
         self.stop_reason = stop_reason
         self.usage = usage
         self.given = partial
-        self.snapshot = None
         self.source = None
         self.mark = 0
         self.length = 0
@@ -106,14 +103,13 @@ class StreamEvent:
     def partial(self) -> AssistantMessage | None:
         """The message as it stood at this event; later deltas do not change it.
 
-        Built when it is first read, in time proportional to the message. An event made with a ``partial``
-        gives that one. ``None`` for an event that never went through a stream.
+        An event made with a ``partial`` gives that one. Otherwise it is built when it is read, in time proportional to
+        the message; the one that was read last is kept by the stream, so several readers of one event share it.
+        Reading it changes nothing. ``None`` for an event that never went through a stream.
         """
-        if self.given is not None:
+        if self.given is not None or self.source is None:
             return self.given
-        if self.snapshot is None and self.source is not None:
-            self.snapshot = self.source.snapshot(self.mark, self.length)
-        return self.snapshot
+        return self.source.snapshot(self.mark, self.length)
 
     def unbound(self) -> StreamEvent:
         """A copy with all that the provider said, which no stream knows yet."""

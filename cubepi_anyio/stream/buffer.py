@@ -19,6 +19,7 @@ buffer is empty, and fills it again. Three things hold it together:
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -53,7 +54,7 @@ class StreamStatistics:
 class EventBuffer(Generic[_T]):
     """Items in order, for one consumer. What is put after the end is dropped."""
 
-    __slots__ = ("_burst", "_is_taking", "_items", "_readable", "_writable", "ended", "size")
+    __slots__ = ("_burst", "_is_taking", "_items", "_new_event", "_readable", "_writable", "ended", "last", "size")
 
     def __init__(self, size: int = 64) -> None:
         self.size: int = size
@@ -61,10 +62,13 @@ class EventBuffer(Generic[_T]):
         self._burst = 0
         """How many items were taken since the last checkpoint."""
         self._is_taking = False
+        self._new_event: Callable[[], anyio.Event] = anyio.Event
         self._readable: anyio.Event | None = None
         self._writable: anyio.Event | None = None
         self.ended: bool = False
         """Whether nothing more will come."""
+        self.last: _T | None = None
+        """The item that was taken last."""
 
     @property
     def is_writable(self) -> bool:
@@ -107,9 +111,10 @@ class EventBuffer(Generic[_T]):
 
     def take_nowait(self) -> _T | None:
         """Return the next item; ``None`` if there is none, or if ``size`` were taken since the last checkpoint."""
-        if self._items and self._burst < self.size and not self._is_taking:
+        if self._items and self._burst < self.size:
             self._burst += 1
-            return self._items.popleft()
+            self.last = item = self._items.popleft()
+            return item
         return None
 
     async def take(self) -> _T:
@@ -123,21 +128,24 @@ class EventBuffer(Generic[_T]):
         if self._is_taking:
             raise StreamMisuse("two tasks iterate over one stream; it has a single consumer")
         self._is_taking = True
-        self._burst = 1
+        self._burst = self.size  # nothing is given without waiting while this task waits
         try:
             self._let_producers_on()
             has_waited = False
             while not (self._items or self.ended):
-                self._readable = anyio.Event()
-                await self._readable.wait()
+                self._readable = readable = self._new_event()
+                self._new_event = type(readable)  # that of this event loop: to look it up costs as much as the wait
+                await readable.wait()
                 has_waited = True
             if not (self._items and has_waited):
                 await checkpoint()
         finally:
             self._is_taking = False
+            self._burst = 1
         if not self._items:
             raise StopAsyncIteration
-        return self._items.popleft()
+        self.last = item = self._items.popleft()
+        return item
 
     def _let_producers_on(self) -> None:
         if self._writable is not None:

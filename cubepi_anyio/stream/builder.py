@@ -79,6 +79,7 @@ class _Block:
         "_preview",
         "_preview_length",
         "_seed_length",
+        "delta_type",
         "ended_at",
         "final",
         "fold_at",
@@ -92,6 +93,7 @@ class _Block:
 
     def __init__(self, kind: str, known: AssistantContent | None, started_at: int) -> None:
         self.kind = kind
+        self.delta_type: str = f"{kind}_delta"
         self.known = known
         self._buffer: StringIO | None = None
         self._folded: list[str] = []
@@ -228,7 +230,7 @@ def _vendor_of(block: AssistantContent | None) -> JsonObject | None:
 class MessageBuilder:
     """Applies events to a message, in O(delta) each, and remembers how it looked at each of them."""
 
-    __slots__ = ("_blocks", "_current", "_current_index", "_header", "_mark", "_positions", "_turns", "_write")
+    __slots__ = ("_blocks", "_current", "_current_index", "_header", "_mark", "_positions", "_read", "_turns", "_write")
 
     def __init__(self, base: AssistantMessage | None = None, *, open_blocks: Collection[int] = ()) -> None:
         """Start from ``base``, whose blocks have ended except those at ``open_blocks``, or from an empty message."""
@@ -242,6 +244,8 @@ class MessageBuilder:
         """(mark, block index) for each change of the growing block."""
         self._positions: dict[int, int] = {}
         """Where blocks stand whose provider counts otherwise than we do (gaps, or each kind for itself)."""
+        self._read: tuple[int, int, AssistantMessage] | None = None
+        """(mark, length, message) of the snapshot that was asked for last."""
         for index, content in enumerate(self._header.content):
             block = _Block(content.type.replace("_", ""), content, 0)
             if index not in open_blocks:
@@ -255,7 +259,7 @@ class MessageBuilder:
         if delta is not None:
             index = event.content_index
             block = self._current
-            if block is None or index != self._current_index or not event.type.startswith(block.kind):
+            if block is None or index != self._current_index or event.type != block.delta_type:
                 block = self._turn_to(event)
             self._write(delta)
             block.length = event.length = length = block.length + len(delta)
@@ -268,7 +272,6 @@ class MessageBuilder:
                 event.length = self._current.length
         event.source = self
         event.mark = mark
-        event.snapshot = None
 
     def open_blocks(self) -> frozenset[int]:
         """The indices of the blocks that have not ended."""
@@ -337,8 +340,14 @@ class MessageBuilder:
             self._current, self._current_index = None, -1
 
     def snapshot(self, mark: int, length: int) -> AssistantMessage:
-        """The message as it stood at event ``mark``, when the growing block was ``length`` long; O(message)."""
-        return self._header.model_copy(update={"content": self._content_at(mark, length)})
+        """The message as it stood at event ``mark``, when the growing block was ``length`` long.
+
+        O(message), unless it is the one that was asked for last.
+        """
+        if self._read is None or self._read[:2] != (mark, length):
+            message = self._header.model_copy(update={"content": self._content_at(mark, length)})
+            self._read = mark, length, message
+        return self._read[2]
 
     def message(self) -> AssistantMessage:
         """The message as it stands."""

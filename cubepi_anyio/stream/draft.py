@@ -106,7 +106,8 @@ class DraftWriter:
 
     def append(self, index: int, delta: str) -> None:
         """Let an open block grow by ``delta``: text, thinking, or the JSON text of a call's arguments."""
-        self._emit(StreamEvent(_DELTA[self._kind_of(index)], index, delta))
+        kind = self._open.get(index) or self._kind_of(index)
+        self._emit(StreamEvent(_DELTA[kind], index, delta))
 
     def close(self, index: int, block: AssistantContent | None = None) -> None:
         """End a block. ``block`` gives what its start did not; for text or arguments it lacks, the deltas do."""

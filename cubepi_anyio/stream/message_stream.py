@@ -104,10 +104,6 @@ class MessageStream:
         self._entered = False
         self._closed = False
         """Whether the block was left."""
-        self._last: StreamEvent | None = None
-        """The event that was read last."""
-        self._ended = False
-        """Whether the terminal event has been read."""
         self._result: AssistantMessage | None = None
         self._settled: anyio.Event | None = None
         if produce is not None:
@@ -139,13 +135,6 @@ class MessageStream:
             return
         if event.source is not None:
             event = event.unbound()
-        self._apply(event)
-        buffer.put(event)
-        if event is self._terminal:
-            buffer.end()
-
-    def _apply(self, event: StreamEvent) -> None:
-        """Let the message grow by ``event``, and bind the event to it."""
         if event.given is not None:
             self._keep_given(event, event.given)
         else:
@@ -155,8 +144,10 @@ class MessageStream:
                 self._builder = builder = MessageBuilder(self._given, open_blocks=self._open_blocks)
                 self._given = None
             builder.apply(event)
+        buffer.put(event)
         if event.type == "done" or event.type == "error":
             self._terminal = event
+            buffer.end()
 
     def _keep_given(self, event: StreamEvent, given: AssistantMessage) -> None:
         if self._given is None:
@@ -208,15 +199,16 @@ class MessageStream:
     @property
     def message(self) -> AssistantMessage:
         """The message as far as the consumer has read it."""
-        if self._ended and self._result is not None:
+        if self.is_over and self._result is not None:
             return self._result
-        partial = self._last.partial if self._last is not None else None
+        last = self._buffer.last
+        partial = last.partial if last is not None else None
         return partial if partial is not None else AssistantMessage()
 
     @property
     def is_over(self) -> bool:
         """Whether the terminal event has been read."""
-        return self._ended
+        return self._terminal is not None and self._buffer.last is self._terminal
 
     def statistics(self) -> StreamStatistics:
         """What fills the stream and who waits for it, at this moment."""
@@ -229,7 +221,7 @@ class MessageStream:
 
     def broken_message(self) -> AssistantMessage:
         """What the consumer has read, as far as it may stay in a transcript although it is unfinished."""
-        last = self._last
+        last = self._buffer.last
         if last is None:
             return AssistantMessage()
         if isinstance(last.source, MessageBuilder):
@@ -254,7 +246,7 @@ class MessageStream:
         self._buffer.drop()
         if self._settled is not None:
             self._settled.set()
-        if not self._ended or exc is not None:
+        if not self.is_over or exc is not None:
             self._block.cancel()
         elif not self._producer_ended:
             self._block.cancel(after_seconds=_LINGER_SECONDS)
@@ -264,36 +256,29 @@ class MessageStream:
         return self
 
     async def __anext__(self) -> StreamEvent:
-        event = self._buffer.take_nowait()
-        if event is None:
-            if self._produce is not None and not self._entered:
-                raise StreamMisuse("enter the stream before iterating: 'async with stream:' starts its producer")
-            try:
-                event = await self._buffer.take()
-            except StopAsyncIteration:
-                if self._ended:
-                    raise
-                if self._closed:
-                    raise StreamMisuse("the stream was left before its end, and has nothing more to give") from None
-                # The producer was cancelled before its last word, and this task was not: it is shielded.
-                event = StreamEvent("error", error=_incomplete(), error_message=str(_incomplete()))
-                self._apply(event)
-        self._last = event
-        if event is self._terminal:
-            self._ended = True
-        return event
+        event = self.next_nowait()
+        if event is not None:
+            return event
+        if self._produce is not None and not self._entered:
+            raise StreamMisuse("enter the stream before iterating: 'async with stream:' starts its producer")
+        try:
+            return await self._buffer.take()
+        except StopAsyncIteration:
+            if self.is_over:
+                raise
+            if self._closed:
+                raise StreamMisuse("the stream was left before its end, and has nothing more to give") from None
+            # The producer was cancelled before its last word, and this task was not: it is shielded.
+            self._buffer.ended = False
+            self.fail(_incomplete())
+            return await anext(self)
 
     def next_nowait(self) -> StreamEvent | None:
         """Return the next event without a checkpoint; ``None`` if there is none, and where ``anext`` has to pass one.
 
         For a consumer that does something else before it waits. After ``None``, await ``anext``.
         """
-        event = self._buffer.take_nowait()
-        if event is not None:
-            self._last = event
-            if event is self._terminal:
-                self._ended = True
-        return event
+        return self._buffer.take_nowait()
 
     async def result(self) -> AssistantMessage:
         """Read to the end and return the finished message; events not yet read are passed over.
@@ -305,10 +290,10 @@ class MessageStream:
         if self._produce is not None and not self._entered:
             async with self:
                 return await self.result()
-        if self._closed and not self._ended:
+        if self._closed and not self.is_over:
             await checkpoint()
             return self.broken_message().model_copy(update={"stop_reason": "aborted"})
-        if not self._ended:
+        if not self.is_over:
             async for _ in self:
                 pass
         await checkpoint()
@@ -329,7 +314,7 @@ class MessageStream:
 
         Raises ``WouldBlock`` if it was not, or if its producer may still set another result: then await ``result()``.
         """
-        if not self._ended or (self._result is None and not self._outcome_is_final()):
+        if not self.is_over or (self._result is None and not self._outcome_is_final()):
             raise anyio.WouldBlock
         self._settle_result()
         return self.message

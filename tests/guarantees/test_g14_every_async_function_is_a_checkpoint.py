@@ -288,7 +288,7 @@ def test_every_public_async_function_is_among_those_tested() -> None:
         "Provider.stream",
         "run_agent_loop",
     }
-    waits_when_needed = {"MessageStream.run_in_place", "MessageStream.send", "MessageStream.wait_writable"}
+    waits_when_needed = {"MessageStream.send", "MessageStream.wait_writable"}
     calls_what_it_is_given = {"invoke_on_payload", "invoke_on_response"}
     # Written by others: what stores and middleware promise stands in their own suites.
     protocols = ("MessageDraft.", "Checkpointer.", "Middleware.")

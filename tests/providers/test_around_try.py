@@ -33,7 +33,7 @@ from cubepi_anyio.providers.base import BaseProvider, BoundModel, StreamingModel
 from cubepi_anyio.providers.composed.fallback import FallbackModel
 from cubepi_anyio.providers.composed.race import RaceModel
 from cubepi_anyio.providers.composed.retry import RetryModel, RetryPolicy
-from cubepi_anyio.providers.model_call import AroundTry, TryBody, ModelOutcome
+from cubepi_anyio.providers.model_call import AroundTry, ModelOutcome, TryBody
 from cubepi_anyio.testing import Scenario, endings_here, sweep
 from cubepi_anyio.types import ImageContent, OpaqueContent, ThinkingContent, ToolCall
 

@@ -135,6 +135,26 @@ async def test_iteration_lets_other_tasks_run_at_least_every_64_events() -> None
     assert longest <= 2 * 64
 
 
+async def test_what_lies_ready_is_given_without_waiting_up_to_the_next_checkpoint() -> None:
+    stream = MessageStream()
+    assert stream.next_nowait() is None
+    for number in range(100):
+        stream.push(delta(f"{number} "))
+    stream.push(StreamEvent("done"))
+    texts: list[str] = []
+    for expected in (64, 100):
+        while (event := stream.next_nowait()) is not None:
+            texts.append(event.delta or "")
+        assert len(texts) - texts.count("") == expected
+        if expected == 64:
+            texts.append((await anext(stream)).delta or "")
+    assert texts == [*(f"{number} " for number in range(100)), ""]
+    assert stream.is_over
+    assert stream.next_nowait() is None
+    with pytest.raises(StopAsyncIteration):
+        await anext(stream)
+
+
 async def test_ten_thousand_buffered_events_can_be_cancelled() -> None:
     stream = MessageStream()
     for _ in range(10_000):
