@@ -42,8 +42,8 @@ async def every_kind(stream: MessageStream) -> None:
     await draft.arguments(call, '{"a": ')
     await draft.arguments(call, "1}")
     await draft.end_block(call)
-    draft.writer.block(ImageContent(data="aGk=", mime_type="image/png"))
-    draft.writer.block(OpaqueContent(provider="p", data={"x": 1}))
+    draft.writer.block(ImageContent(source="aGk=", media_type="image/png"))
+    draft.writer.block(OpaqueContent(kind="p", data={"x": 1}))
     await draft.text("three")
 
 
@@ -118,8 +118,11 @@ async def test_an_event_that_was_read_before_it_is_passed_on_gives_the_same(
     read = await heard_of(compose(Wrapping(script, look, adds=adds).model("m")))
     unread = await heard_of(compose(Wrapping(script, leave_alone, adds=adds).model("m")))
     assert read == unread
-    if adds and script is not give_messages:
-        assert read[1].text.startswith("of its own ")
+    types = {event[0] for event in read[0]}
+    if script is not give_messages:
+        assert {f"{kind}_start" for kind in ("text", "thinking", "toolcall", "image", "opaque")} <= types
+        assert read[1].text.startswith("of its own ") is adds
+    assert read[1].error_type == ("ProviderOverloaded" if script is fail else None)
 
 
 async def test_an_event_in_two_streams_tells_of_its_own_stream_in_each() -> None:
