@@ -18,14 +18,13 @@ Listener = Callable[..., Any]
 class Subscription:
     """One listener, and what is known of how it is called."""
 
-    __slots__ = ("call", "is_async", "may_wait")
+    __slots__ = ("call", "is_async")
 
-    def __init__(self, listener: Listener, *, may_wait: bool) -> None:
+    def __init__(self, listener: Listener) -> None:
         self.call: Callable[[AgentEvent, AbortSignal], Any] = (
             listener if _wants_signal(listener) else lambda event, signal: listener(event)
         )
         """Hands an event on; what the listener returns may have to be awaited."""
-        self.may_wait: bool = may_wait
         self.is_async = inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(
             getattr(listener, "__call__", None)  # noqa: B004 - asks for a coroutine function, not for callability
         )
@@ -50,17 +49,12 @@ class ListenerList:
         self.subscriptions: tuple[Subscription, ...] = ()
         self.has_async: bool = False
         """Whether one of them is known to be async."""
-        self.may_wait: bool = False
-        """Whether one of them now and then returns something to wait for."""
 
-    def subscribe(self, listener: Listener, *, may_wait: bool = False) -> Callable[[], None]:
-        """Add a listener; returns the function that takes it away again, which may be called twice.
-
-        ``may_wait`` is said of a plain function that returns something to wait for only when it is behind.
-        """
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Add a listener; returns the function that takes it away again, which may be called twice."""
         if not callable(listener):
             raise TypeError(f"a listener is a function of (event) or (event, signal), not {type(listener).__name__}")
-        subscription = Subscription(listener, may_wait=may_wait)
+        subscription = Subscription(listener)
         self._set((*self.subscriptions, subscription))
 
         def unsubscribe() -> None:
@@ -76,4 +70,3 @@ class ListenerList:
     def _set(self, subscriptions: tuple[Subscription, ...]) -> None:
         self.subscriptions = subscriptions
         self.has_async = any(subscription.is_async for subscription in subscriptions)
-        self.may_wait = any(subscription.may_wait for subscription in subscriptions)

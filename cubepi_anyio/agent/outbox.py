@@ -49,8 +49,8 @@ class MessageStore(Protocol):
         """Whether the thread's notes differ from what is stored of them."""
         ...
 
-    async def append(self, messages: Sequence[Message], *, notes: bool = False) -> None:
-        """Store ``messages`` in order, and with ``notes`` the notes that changed, in one step.
+    async def append(self, messages: Sequence[Message]) -> None:
+        """Store ``messages`` in order, and the notes that changed, in one step.
 
         A message whose id is stored already is passed over.
         """
@@ -206,7 +206,7 @@ class Outbox:
     async def _store_all(self) -> None:
         assert self._store is not None
         batch = tuple(self._unstored)
-        await self._store.append(batch, notes=self._notes_are_due)
+        await self._store.append(batch)
         del self._unstored[: len(batch)]
         self._notes_are_due = False
 

@@ -74,7 +74,7 @@ class RunStream:
         if self._run is not None:
             raise StreamMisuse("the stream of a run can be entered once")
         self._run = run = self._begin()
-        unsubscribe = self._listeners.subscribe(self._hear, may_wait=True)
+        unsubscribe = self._listeners.subscribe(self._hear)
         await self._block.enter(partial(self._drive, run, unsubscribe))
         return self
 

@@ -106,14 +106,14 @@ class StoredThread:
         gone = {key: None for key in saved if key not in self.extra and saved[key] is not None}
         return {**changed, **gone}
 
-    async def append(self, messages: Sequence[Message], *, notes: bool = False) -> None:
-        """Store messages, and with ``notes`` the notes that have changed, under the claim and in one transaction.
+    async def append(self, messages: Sequence[Message]) -> None:
+        """Store messages, and with them the notes that have changed, under the claim and in one transaction.
 
         Where there is nothing of either, the store is asked nothing. Raises ``ClaimLost``, and what else the store
         raises; then, and when it is cancelled, the notes are stored next time.
         """
         # What hooks change while this waits is in the next append.
-        changed = copy.deepcopy(self._changed_notes()) if notes else {}
+        changed = copy.deepcopy(self._changed_notes())
         if not messages and not changed:
             return
         try:
@@ -166,7 +166,7 @@ class StoredThread:
         if claim is None:
             return
         try:
-            await self.append((), notes=True)
+            await self.append(())
         except ClaimLost:
             _log.warning("run %s lost its claim on thread %s; its last notes are dropped", claim.run_id, self.thread_id)
         finally:

@@ -34,7 +34,7 @@ from ..errors import UsageError
 
 __all__ = ("Layer", "Proceed", "through")
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 Layer = Callable[..., Awaitable[Any]]
 """Called with the seam's own arguments, then ``proceed``, and ``ctx`` and ``signal`` where it declares them."""
@@ -44,15 +44,15 @@ def _never() -> bool:
     return False
 
 
-class Proceed(Generic[T]):
+class Proceed(Generic[_T]):
     """What a layer calls to go on to the next one, and at last to the body. For one layer, and one time."""
 
     __slots__ = ("_body", "_error", "_known", "_may_repeat", "_what", "is_called", "outcome")
 
     def __init__(
         self,
-        body: Callable[[], Awaitable[T]],
-        known: Callable[[], T | None],
+        body: Callable[[], Awaitable[_T]],
+        known: Callable[[], _T | None],
         what: str,
         may_repeat: Callable[[], bool] = _never,
     ) -> None:
@@ -63,10 +63,10 @@ class Proceed(Generic[T]):
         self._error: Exception | None = None
         self.is_called: bool = False
         """Whether the layer has gone on. One that never does answers in place of what it stands around."""
-        self.outcome: T | None = None
+        self.outcome: _T | None = None
         """What the body came to; also when ``proceed()`` raised the cancellation. ``None`` before that."""
 
-    async def __call__(self) -> T:
+    async def __call__(self) -> _T:
         """Go on, and return the outcome.
 
         Raises ``UsageError`` when called again (around a model's call that is allowed while nothing of an answer was
@@ -94,14 +94,14 @@ class Proceed(Generic[T]):
 
 async def through(
     layers: Sequence[Layer],
-    body: Callable[[], Awaitable[T]],
+    body: Callable[[], Awaitable[_T]],
     *arguments: Any,
-    known: Callable[[], T | None],
-    accept: Callable[[Any], T],
+    known: Callable[[], _T | None],
+    accept: Callable[[Any], _T],
     what: str,
     may_repeat: Callable[[], bool] = _never,
     **offered: Any,
-) -> T:
+) -> _T:
     """Run ``body`` inside ``layers``, the first of which is the outermost, and return what they made of its outcome.
 
     ``known`` gives what the body came to when it raised; ``accept`` makes an outcome of what a layer returned, and
@@ -110,7 +110,7 @@ async def through(
     if not layers:
         return await body()
 
-    async def further_in() -> T:
+    async def further_in() -> _T:
         return await through(
             layers[1:],
             body,

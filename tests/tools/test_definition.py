@@ -78,7 +78,7 @@ async def with_extra(tool_call_id: str, params: object, signal: object = None, *
         (search, {"signal", "on_update"}, True),
         (plain, set[str](), False),
         (lambda tool_call_id, params: None, set[str](), False),
-        (greedy, {"signal", "on_update", "context"}, True),
+        (greedy, {"signal", "on_update", "ctx", "context"}, True),
         (Caller(), {"context"}, True),
         (Caller().method, {"signal"}, False),
         (partial(with_extra, depth=2), {"signal"}, True),
