@@ -133,9 +133,7 @@ def _breaking(store: Watched) -> AgentTool:
     return tool_of("one", execute)
 
 
-async def test_last_notes_of_a_run_that_lost_its_claim_are_dropped_and_logged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_the_last_notes_of_a_run_that_lost_its_claim_are_refused_as_its_messages_are() -> None:
     async with Watched() as store:
 
         def take_over(notes: JsonObject) -> None:
@@ -143,10 +141,9 @@ async def test_last_notes_of_a_run_that_lost_its_claim_are_dropped_and_logged(
             store.failures.append(ClaimLost("t"))  # what the holder is told when another has taken the thread over
 
         made = store.bench("done", "again", middleware=[AtTheEnd(take_over)])
-        result = await made.agent.prompt("hi")
-        assert (result.outcome, await store.notes()) == ("completed", {})
-        said = [record.getMessage() for record in caplog.records if "lost its claim" in record.getMessage()]
-        assert len(said) == 1
+        with pytest.raises(ClaimLost):
+            await made.agent.prompt("hi")
+        assert await store.notes() == {}
         await MemoryCheckpointer.save_extra(store, "t", {"whose": "the other one's"})
         await made.agent.load()
         assert made.agent.state.extra == {"whose": "the other one's"}
