@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 import anyio
 from anyio import CancelScope
+from anyio.abc import TaskGroup
 from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint, checkpoint_if_cancelled
 
 _T = TypeVar("_T")
@@ -25,9 +26,11 @@ __all__ = (
     "bare_error",
     "has_native_cancellation",
     "hear_of_swallowed_cancellation",
+    "holds_cancellation",
     "let_own_cancellation_pass",
     "native_cancel_counter",
     "native_cancel_requests",
+    "run_in_group",
     "run_in_own_task",
     "run_in_tasks",
     "run_to_end",
@@ -238,10 +241,11 @@ class OwnCancelCount:
 
 
 async def run_in_tasks(
-    functions: Iterable[Callable[[], Awaitable[_T]]],
+    functions: Iterable[Callable[..., Awaitable[_T]]],
     *,
     name: str | None = None,
     counted: bool = True,
+    given_group: bool = False,
 ) -> list[_T]:
     """Run functions in tasks of their own and wait for all; the first error cancels the rest and leaves as itself.
 
@@ -249,7 +253,8 @@ async def run_in_tasks(
     ``name`` is what the tasks are called in listings of tasks, instead of after the function they run.
 
     The tasks keep what is cancelled in them to themselves (``OwnCancelCount``), unless the current task is not
-    ``counted``: one that only scopes cancel, so that nobody asks for its count of cancellations.
+    ``counted``: one that only scopes cancel, so that nobody asks for its count of cancellations. ``given_group`` says
+    that the functions want the task group they run in.
 
     ``KeyboardInterrupt`` and ``SystemExit`` are carried over to the waiting task: raised by a task of its own, they
     would stop asyncio's event loop on the spot. So is a group of errors, which trio would make anew without the
@@ -259,13 +264,14 @@ async def run_in_tasks(
     exits: list[BaseException] = []
     error: BaseException | None = None
 
-    async def run(function: Callable[[], Awaitable[_T]]) -> None:
+    async def run(function: Callable[..., Awaitable[_T]]) -> None:
+        arguments = (tasks,) if given_group else ()
         try:
             if counted:
                 with OwnCancelCount():
-                    outcomes.append(await function())
+                    outcomes.append(await function(*arguments))
             else:
-                outcomes.append(await function())
+                outcomes.append(await function(*arguments))
         except (KeyboardInterrupt, SystemExit, ExceptionGroup) as exit_request:
             exits.append(exit_request)
             tasks.cancel_scope.cancel()
@@ -296,17 +302,50 @@ async def run_to_end(function: Callable[[], Awaitable[object]]) -> None:
         await run_in_tasks((function,))
 
 
-async def run_in_own_task(function: Callable[[], Awaitable[_T]]) -> _T:
+async def run_in_own_task(function: Callable[[TaskGroup], Awaitable[_T]]) -> _T:
     """Run ``function`` in a task that only scopes cancel, where the current one may be cancelled by ``Task.cancel()``.
 
-    Whoever cancels the waiting task cancels its task group, a scope, so that shields hold inside however often the
-    caller is cancelled. A checkpoint; cancelled, it waits for ``function`` to end.
+    ``function`` is given the task group of its task, for tasks that it starts and waits for itself. Whoever cancels the
+    waiting task cancels that group, a scope, so that shields hold inside however often the caller is cancelled. A
+    checkpoint; cancelled, it waits for ``function`` to end.
     """
-    outcomes = await run_in_tasks((function,), name="agent run")
+    outcomes = await run_in_tasks((function,), name="agent run", given_group=True)
     if not outcomes:  # the task was cancelled past the scopes, by what runs in it or by whoever cancels all tasks
         await checkpoint_if_cancelled()
         raise anyio.get_cancelled_exc_class()
     return outcomes[0]
+
+
+async def run_in_group(function: Callable[[TaskGroup], Awaitable[_T]]) -> _T:
+    """Run ``function`` in the current task, with a task group for tasks that it starts and waits for itself.
+
+    What it raises leaves as itself. A checkpoint.
+    """
+    outcomes: list[_T] = []
+    own: Exception | None = None
+    try:
+        async with anyio.create_task_group() as tasks:
+            try:
+                outcomes.append(await function(tasks))
+            except Exception as error:
+                if holds_cancellation(error):
+                    raise
+                own = error  # kept out of the group, which would put it into another
+    except BaseExceptionGroup as group:
+        foreign = bare_error(group)
+    else:
+        if own is not None:
+            raise own
+        return outcomes[0]
+    raise foreign
+
+
+def holds_cancellation(error: BaseException | None) -> bool:
+    """Whether ``error`` is a cancellation, or a group with one in it."""
+    cancelled = anyio.get_cancelled_exc_class()
+    if isinstance(error, BaseExceptionGroup):
+        return cast("BaseExceptionGroup[Any]", error).subgroup(cancelled) is not None
+    return isinstance(error, cancelled)
 
 
 async def hear_of_swallowed_cancellation() -> None:

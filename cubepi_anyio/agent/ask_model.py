@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import anyio
-from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
+from anyio.lowlevel import checkpoint_if_cancelled
 
 from ..concurrency import hear_of_swallowed_cancellation
 from ..errors import IncompleteStream, ProviderError
@@ -33,9 +33,8 @@ async def ask_model(run: Run) -> TurnAction:
     it was complete already.
     """
     run.phase = "waiting"
-    # A run that has been ended asks no model any more. And where neither the model nor a tool ever waits, this is where
-    # others have their turn, and where deadlines are met.
-    await checkpoint()
+    # A run that has been ended asks no model any more.
+    await checkpoint_if_cancelled()
     record, hooks, request = run.record, run.config.hooks, _Request(run)
     if hooks.around_model_call:
         try:
@@ -146,19 +145,24 @@ async def _what_is_shown(run: Run) -> tuple[list[Message], str]:
 async def _open_stream(run: Run, messages: list[Message], system_prompt: str) -> MessageStream:
     """Ask the provider for its stream; a provider that raises instead is a stream that fails at once."""
     config = run.config
-    call = ModelCall(
-        messages=messages,
-        system_prompt=system_prompt,
-        tools=run.toolset.definitions,
-        tool_choice=config.tool_choice,
-        options=StreamOptions(
+    options = run.options
+    if options is None:
+        options = StreamOptions(
             signal=run.ending.signal,
             on_payload=config.on_payload,
             on_response=config.on_response,
             reasoning=config.reasoning,
             settings=_settings(run),
             around_try=_around_try(run) if config.hooks.around_model_try else None,
-        ),
+        )
+        if not any(map(callable, config.settings)) and options.around_try is None:
+            run.options = options
+    call = ModelCall(
+        messages=messages,
+        system_prompt=system_prompt,
+        tools=run.toolset.definitions,
+        tool_choice=config.tool_choice,
+        options=options,
     )
     try:
         return await call.ask(config.model)

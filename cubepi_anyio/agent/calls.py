@@ -57,6 +57,7 @@ class Calls:
         "_answered",
         "_beside",
         "_ending",
+        "_is_rest",
         "_record",
         "_settle_timeout",
         "_suspended",
@@ -74,6 +75,7 @@ class Calls:
         """The calls of the open batch, in their order; empty between batches."""
         self.count: int = 0
         """How many calls the run has made."""
+        self._is_rest = False
         self._was_opened = False
         """Whether the calls of this turn's answer have been opened, to be closed once and no more."""
         self._answered = 0
@@ -94,8 +96,9 @@ class Calls:
         """A turn begins; the calls of its answer are not open yet."""
         self._was_opened = False
 
-    def open(self, calls: Sequence[ToolCall]) -> list[CallSlot]:
-        """Begin the batch of these calls."""
+    def open(self, calls: Sequence[ToolCall], *, is_rest: bool = False) -> list[CallSlot]:
+        """Begin the batch of these calls; ``is_rest``: other calls of their message have results from another run."""
+        self._is_rest = is_rest
         self._ending.signal.follow(self._all_cancelled)
         self._was_opened = True
         self.slots = [CallSlot(call) for call in calls]
@@ -130,8 +133,8 @@ class Calls:
             if not slot.closed:
                 self._close_interrupted(slot)
         self._answer()
-        if answer is not None and len(self.slots) < len(answer.tool_calls):
-            self._order_results(answer)  # the others have their results from another run
+        if answer is not None and self._is_rest:
+            self._order_results(answer)
         self.slots = []
         self._ending.signal.unfollow(self._all_cancelled)
         if self._watchdog is not None:

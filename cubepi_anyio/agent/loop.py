@@ -7,13 +7,15 @@ from functools import partial
 from typing import Any, cast
 
 import anyio
+from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
-from ..concurrency import has_native_cancellation, hear_of_swallowed_cancellation, run_in_own_task
+from ..concurrency import has_native_cancellation, hear_of_swallowed_cancellation, run_in_group, run_in_own_task
 from ..errors import EmptyPrompt, UsageError
 from ..events.agent import AgentEvent
 from ..hooks.around import through
 from ..providers.base import StreamingModel, StreamOptions
+from ..stream.block import Worker
 from ..tools.define.definition import AgentTool
 from ..types.content import TextContent
 from ..types.limits import RunLimits
@@ -87,7 +89,16 @@ def execute(run: Run, work: Callable[[], Awaitable[None]], *, in_own_task: bool 
     body: Callable[[], Awaitable[RunResult[Any]]] = partial(_run_and_settle, run, work)
     if run.config.hooks.around_run:
         body = partial(_go_around, run, body)
-    return body() if in_own_task or not has_native_cancellation() else run_in_own_task(body)
+
+    async def in_group(tasks: TaskGroup) -> RunResult[Any]:
+        run.producer = Worker(tasks)
+        try:
+            return await body()
+        finally:
+            run.producer.close()
+            run.producer = None
+
+    return run_in_group(in_group) if in_own_task or not has_native_cancellation() else run_in_own_task(in_group)
 
 
 async def _go_around(run: Run, body: Callable[[], Awaitable[RunResult[Any]]]) -> RunResult[Any]:

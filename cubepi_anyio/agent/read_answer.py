@@ -47,6 +47,8 @@ async def read_answer(run: Run, open_stream: Callable[[], Awaitable[MessageStrea
         run.ending.reach_limit(silence.limit, silence.bound_seconds or 0)
         return None
     run.record.open_answer(stream)
+    if run.producer is not None:
+        stream.use_worker(run.producer)
     async with stream:
         while not stream.is_over:
             await _read_what_lies_ready(run, stream, silence)

@@ -29,7 +29,7 @@ async def finish_batch(run: Run, waiting: Sequence[PersonRequest], *, refusal: s
     run.record.start_turn(())
     run.calls.begin_turn()
     run.record.answer = batch.message
-    slots = run.calls.open(batch.unanswered)
+    slots = run.calls.open(batch.unanswered, is_rest=True)
     questions = {request.tool_call_id: request for request in waiting}
     for slot in slots:
         request = questions.get(slot.call.id)

@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal
 
-from ..concurrency import NOTHING_TO_AWAIT, AbortSignal, native_cancel_requests
-from ..providers.base import StreamingModel
+from ..concurrency import NOTHING_TO_AWAIT, AbortSignal, native_cancel_counter
+from ..providers.base import StreamingModel, StreamOptions
+from ..stream.block import Worker
 from ..tools.context import RunContext
 from ..tools.define.definition import AgentTool
 from ..types.json import JsonObject
@@ -59,11 +60,14 @@ class Run:
 
     __slots__ = (
         "calls",
+        "cancel_requests",
         "cancelled_before",
         "config",
         "ending",
         "on_settled",
+        "options",
         "phase",
+        "producer",
         "put_off",
         "record",
         "toolset",
@@ -83,14 +87,20 @@ class Run:
         self.ending: Ending = Ending()
         self.record: Record = Record(run_id, messages, listeners, Outbox(listeners, self.ending.signal, store), notes)
         self.calls: Calls = Calls(self.record, self.ending, settle_timeout=config.limits.settle_timeout)
+        self.options: StreamOptions | None = None
+        """What the model is given besides the conversation, once it is known to be the same for each request."""
         self.toolset: Toolset = config.toolset or NO_TOOLS
         """The tools of the turn that is under way."""
+        self.producer: Worker | None = None
+        """The task in which the model's answers are produced, one after the other."""
         self.phase: RunPhase = "loading"
         self.put_off: Sequence[Message] = ()
         """What is to be said when the run goes on after a person's answer."""
         self.on_settled: Callable[[RunOutcome], Awaitable[None]] | None = None
         """Called when everything is stored and announced, or given up: gives the thread back."""
-        self.cancelled_before: bool = native_cancel_requests() > 0
+        self.cancel_requests: Callable[[], int] = native_cancel_counter()
+        """How often ``Task.cancel()`` has hit the current task."""
+        self.cancelled_before: bool = self.cancel_requests() > 0
         """Whether the task that begins the run has been cancelled by ``Task.cancel()``, perhaps long ago."""
 
     @property

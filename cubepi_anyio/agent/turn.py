@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..concurrency import native_cancel_counter
 from ..hooks.chain import tool_hooks
 from ..hooks.middleware import TurnAction
 from ..tools.run.batch import run_parallel, run_sequential
@@ -39,8 +38,8 @@ async def run_turn(run: Run, prompts: Sequence[Message]) -> bool:
     if answer is None or run.ending.limit is not None:
         return False
     wants_more = False
-    if answer.tool_calls:
-        slots = calls.open(answer.tool_calls)
+    if asked_for := answer.tool_calls:
+        slots = calls.open(asked_for)
         await run_calls(run, slots, answer, refusal=_refusal(run, answer, action))
         wants_more = not all(slot.outcome and slot.outcome.result.terminate for slot in slots)
     calls.finish(answer)
@@ -90,7 +89,7 @@ async def run_calls(run: Run, slots: list[CallSlot], answer: AssistantMessage, *
         reporter=run.calls,
         run=run,
         tool_timeout=limits.tool_timeout,
-        cancel_requests=native_cancel_counter(),
+        cancel_requests=run.cancel_requests,
         settle_timeout=limits.settle_timeout,
     )
     called = (tools.get(slot.call.name) for slot in slots)

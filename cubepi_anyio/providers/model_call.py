@@ -218,13 +218,17 @@ class ModelCall:
 
     async def ask(self, model: StreamingModel) -> MessageStream:
         """Ask ``model``; the work starts when the stream is entered. Raises ``TypeError`` for what is no stream."""
-        stream: Any = await model.stream(
-            self.messages,
-            system_prompt=self.system_prompt,
-            tools=self.tools,
-            tool_choice=self.tool_choice,
-            options=self.options,
-        )
+        stream: Any
+        if isinstance(model, AskedModel) and type(model).stream is AskedModel.stream:
+            stream = await model.open(self)
+        else:
+            stream = await model.stream(
+                self.messages,
+                system_prompt=self.system_prompt,
+                tools=self.tools,
+                tool_choice=self.tool_choice,
+                options=self.options,
+            )
         if not isinstance(stream, MessageStream):
             raise TypeError(f"a model's stream() returns a MessageStream, not {type(stream).__name__}")
         return stream

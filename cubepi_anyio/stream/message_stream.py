@@ -36,7 +36,7 @@ from ..events.stream import StreamEvent
 from ..types.content import ToolCall
 from ..types.messages import AssistantMessage
 from ..types.usage import Usage
-from .block import TaskBlock
+from .block import TaskBlock, Worker
 from .buffer import EventBuffer, StreamStatistics
 from .builder import MessageBuilder, is_sendable, stop_reason_of
 from .produce import call_with
@@ -101,6 +101,7 @@ class MessageStream:
         self._buffer: EventBuffer[StreamEvent] = EventBuffer()
         """Ended by the terminal event, by a producer that has gone, and by a consumer that has left."""
         self._block = TaskBlock("a message stream")
+        self._worker: Worker | None = None
         self._entered = False
         self._closed = False
         """Whether the block was left."""
@@ -124,6 +125,13 @@ class MessageStream:
                 f"attach_task() takes the async function itself, not {type(produce).__name__}: the stream runs it"
             )
         self._produce = produce
+
+    def use_worker(self, worker: Worker) -> None:
+        """Let the producer run in the task of ``worker`` when the stream is entered, instead of in one of its own.
+
+        For whoever enters many streams one after the other, as a run does. Nothing else changes.
+        """
+        self._worker = worker
 
     def push(self, event: StreamEvent) -> None:
         """Hand over one event without waiting. What follows a terminal event is dropped.
@@ -235,7 +243,8 @@ class MessageStream:
         if self._entered:
             raise StreamMisuse("a stream can be entered once")
         self._entered = True
-        await self._block.enter(partial(self._run_producer, self._produce) if self._produce is not None else None)
+        produce = partial(self._run_producer, self._produce) if self._produce is not None else None
+        await self._block.enter(produce, self._worker)
         return self
 
     async def __aexit__(

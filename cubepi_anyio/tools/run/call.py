@@ -163,9 +163,9 @@ class BatchReporter(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class BatchPlan:
-    """What the calls of one message have in common."""
+    """What the calls of one message have in common; read only."""
 
     tools: Mapping[str, AgentTool]
     hooks: ToolHooks
