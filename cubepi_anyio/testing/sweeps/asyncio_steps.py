@@ -92,6 +92,9 @@ async def run_on_asyncio(work: Callable[[], Awaitable[None]], watch: StepWatch, 
 
     loop = asyncio.get_running_loop()
     former = loop.get_task_factory()
+    # anyio knows the factory of eager tasks by itself, and lets those of its groups begin later all the same. Behind
+    # this one it would not be known, so here every task begins later.
+    wrapped = None if former is getattr(asyncio, "eager_task_factory", None) else former
 
     def create(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
         context = options.get("context")
@@ -107,7 +110,7 @@ async def run_on_asyncio(work: Callable[[], Awaitable[None]], watch: StepWatch, 
         watch.living.pop(task, None)
 
     def _create(loop: asyncio.AbstractEventLoop, coro: Any, options: dict[str, Any]) -> Any:
-        return asyncio.Task(coro, loop=loop, **options) if former is None else former(loop, coro, **options)
+        return asyncio.Task(coro, loop=loop, **options) if wrapped is None else wrapped(loop, coro, **options)
 
     async def main() -> None:
         await work()
