@@ -19,12 +19,12 @@ Two rules make the reading cheap and right:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from ..events.stream import StreamEvent
 from ..stream.message_stream import MessageStream
 from ..types.messages import AssistantMessage
 from .run import Run
@@ -39,35 +39,60 @@ async def read_answer(run: Run, open_stream: Callable[[], Awaitable[MessageStrea
     A checkpoint if anything has to be waited for. Cancelled, it leaves the answer open, and the producer has gone.
     """
     silence = Silence(run.config.limits)
-    stream: MessageStream | None = None
-    with anyio.CancelScope(deadline=silence.deadline):
+    record, stream = run.record, None
+    with anyio.CancelScope(deadline=silence.deadline) as first:
         stream = await open_stream()
+        record.open_answer(stream)
+        if run.producer is not None:
+            stream.use_worker(run.producer)
+        async with stream:
+            await _read_to_first_token(run, stream, silence, first)
+            while not stream.is_over:
+                await _read_what_lies_ready(run, stream, silence)
+                if not (stream.is_over or await _wait_for_the_model(run, stream, silence)):
+                    run.ending.reach_limit(silence.limit, silence.bound_seconds or 0)
+                    return None
+            # What lies ready is read without a checkpoint: a run that a listener has ended hears of it here.
+            await checkpoint_if_cancelled()
+            try:
+                return stream.result_nowait()
+            except anyio.WouldBlock:
+                return await stream.result()
+    # The first silence was too long, whatever the provider made of its cancellation.
     if stream is None:
-        run.record.open_answer(MessageStream())
-        run.ending.reach_limit(silence.limit, silence.bound_seconds or 0)
-        return None
-    run.record.open_answer(stream)
-    if run.producer is not None:
-        stream.use_worker(run.producer)
-    async with stream:
-        while not stream.is_over:
-            await _read_what_lies_ready(run, stream, silence)
-            if not (stream.is_over or await _wait_for_the_model(run, stream, silence)):
-                run.ending.reach_limit(silence.limit, silence.bound_seconds or 0)
-                return None
-        # What lies ready is read without a checkpoint: a run that a listener has ended hears of it here.
-        await checkpoint_if_cancelled()
-        try:
-            return stream.result_nowait()
-        except anyio.WouldBlock:
-            return await stream.result()
+        record.open_answer(MessageStream())
+    run.ending.reach_limit(silence.limit, silence.bound_seconds or 0)
+    return None
+
+
+async def _read_to_first_token(run: Run, stream: MessageStream, silence: Silence, scope: anyio.CancelScope) -> None:
+    """Announce the head of the answer and its first token; ``scope`` has the deadline while the model is waited for.
+
+    Most answers that lie ready at once are read with this one scope.
+    """
+    outbox = run.record.outbox
+    while silence.waits_for_token and not stream.is_over:
+        event = stream.next_nowait()
+        if event is None:
+            if scope.deadline != silence.deadline:
+                scope.deadline = silence.deadline
+            event = await anext(stream)
+        silence.end(event)
+        if not silence.waits_for_token:
+            run.phase = "streaming"
+        if not event.is_terminal:
+            run.record.relay(event)
+        if outbox.waiting:
+            scope.deadline = math.inf
+            await outbox.flush()
+    scope.deadline = math.inf
 
 
 async def _read_what_lies_ready(run: Run, stream: MessageStream, silence: Silence) -> None:
     """Announce what can be read without waiting for the model, and wait for the listeners."""
     while (event := stream.next_nowait()) is not None:
         if silence.goes_on:
-            _end_silence(run, event, silence)
+            silence.end(event)
         if not event.is_terminal:
             run.record.relay(event)
         if run.record.outbox.waiting:
@@ -78,17 +103,14 @@ async def _wait_for_the_model(run: Run, stream: MessageStream, silence: Silence)
     """Announce what comes, until the end or until a listener has to be awaited; false after too long a silence."""
     outbox = run.record.outbox
     silence.begin()
-    deadline = silence.deadline
-    with anyio.CancelScope(deadline=deadline) as scope:
+    with anyio.CancelScope(deadline=silence.deadline) as scope:
         while not outbox.waiting:
             event = stream.next_nowait()
             if event is None:
                 silence.begin()
-                if silence.deadline < deadline:  # only after the first token, which may take longer
-                    scope.deadline = deadline = silence.deadline
                 event = await anext(stream)
             if silence.goes_on:
-                _end_silence(run, event, silence)
+                silence.end(event)
             if event.type == "done" or event.type == "error":
                 return True
             run.record.relay(event)
@@ -96,9 +118,3 @@ async def _wait_for_the_model(run: Run, stream: MessageStream, silence: Silence)
         return not silence.is_too_long()
     await outbox.flush()
     return True
-
-
-def _end_silence(run: Run, event: StreamEvent, silence: Silence) -> None:
-    silence.end(event)
-    if not silence.goes_on:
-        run.phase = "streaming"

@@ -30,11 +30,12 @@ __all__ = ("Silence",)
 class Silence:
     """The silence of the model in one answer, from the moment it is asked."""
 
-    __slots__ = ("_idle_timeout", "_waits_for_token", "bound_seconds", "deadline", "goes_on", "limit")
+    __slots__ = ("_idle_timeout", "bound_seconds", "deadline", "goes_on", "limit", "waits_for_token")
 
     def __init__(self, limits: RunLimits) -> None:
         self._idle_timeout = limits.idle_timeout
-        self._waits_for_token = True
+        self.waits_for_token: bool = True
+        """Whether the model has said nothing yet but the head of its answer."""
         self.limit: str = "first_token_timeout"
         """Which limit bounds it."""
         self.bound_seconds: float | None = limits.first_token_timeout
@@ -54,10 +55,10 @@ class Silence:
 
     def end(self, event: StreamEvent) -> None:
         """The model has said something; the head of an answer is nothing."""
-        if self._waits_for_token:
+        if self.waits_for_token:
             if event.type == "start":
                 return
-            self._waits_for_token = False
+            self.waits_for_token = False
             self.limit, self.bound_seconds, self.deadline = "idle_timeout", self._idle_timeout, math.inf
         self.goes_on = False
 

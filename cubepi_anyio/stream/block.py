@@ -17,12 +17,14 @@ A task group alone has three traps, and each would be the caller's:
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Any
 
 import anyio
-from anyio import CancelScope
+from anyio import CancelScope, TaskHandle
 from anyio.abc import TaskGroup
 from anyio.lowlevel import cancel_shielded_checkpoint
 
@@ -34,29 +36,35 @@ __all__ = ("TaskBlock", "Worker")
 class Worker:
     """A task that runs one function after the other, for blocks that are entered one after the other.
 
-    To wake a task costs half of what it costs to start one. The task begins with the first function. It is replaced
-    after one that was cancelled, so that nothing of a cancellation is left for the next. Only for a task whose own
+    To wake a task costs half of what it costs to start one. The task begins with the first function; one that is
+    cancelled is replaced, so that nothing of a cancellation is left for the next function. Only for a task whose own
     surroundings are cancelled by scopes alone.
     """
 
-    __slots__ = ("_function", "_group", "_is_closed", "_lives", "_requests", "_wake")
+    __slots__ = ("_function", "_group", "_is_closed", "_requests", "_task", "_wake", "new_event")
 
     def __init__(self, group: TaskGroup) -> None:
         self._group = group
         self._requests = native_cancel_counter()
         self._function: Callable[[], Awaitable[object]] | None = None
+        self._task: TaskHandle[None, Any] | None = None
         self._wake: anyio.Event | None = None
-        self._lives = False
         self._is_closed = False
+        self.new_event: type[anyio.Event] = type(anyio.Event())
+        """The events of this event loop: to find out which loop runs costs as much as an event."""
 
     def start(self, function: Callable[[], Awaitable[object]]) -> None:
         """Run ``function`` now; the one before has ended."""
         self._function = function
-        if not self._lives:
-            self._lives = True
-            self._group.start_soon(self._work)
+        if self._task is None:
+            self._task = self._group.create_task(self._work())
         elif self._wake is not None:
             self._wake.set()
+
+    def cancel(self) -> None:
+        """Cancel the function that runs."""
+        if self._task is not None:
+            self._task.cancel()
 
     def close(self) -> None:
         """Let the task end."""
@@ -68,15 +76,15 @@ class Worker:
         try:
             while not self._is_closed:
                 function, self._function = self._function, None
-                if function is None:
-                    self._wake = anyio.Event()
+                if function is not None:
+                    await function()
+                    if self._requests():
+                        return
+                else:
+                    self._wake = self.new_event()
                     await self._wake.wait()
-                    continue
-                await function()
-                if self._requests():
-                    return
         finally:
-            self._lives = False
+            self._task = None
             if self._function is not None and not self._is_closed:
                 self.start(self._function)
 
@@ -84,15 +92,14 @@ class Worker:
 class TaskBlock:
     """One task whose life is that of a block. Entered and never left, it warns when it is collected."""
 
-    __slots__ = ("_gone", "_group", "_is_gone", "_is_open", "_name", "_scope", "exit_request")
+    __slots__ = ("_gone", "_group", "_is_gone", "_is_open", "_name", "_worker", "exit_request")
 
     def __init__(self, name: str) -> None:
         self._name = name
         """Whose block it is, for the warning."""
         self._group: TaskGroup | None = None
         """The block's own task group; ``None`` where a worker does the work, or there is none."""
-        self._scope: CancelScope | None = None
-        """What cancels the task: the scope of the block's own group, or one around the task."""
+        self._worker: Worker | None = None
         self._is_gone = True
         """Whether no worker is at work for the block."""
         self._gone: anyio.Event | None = None
@@ -109,18 +116,16 @@ class TaskBlock:
         if function is None:
             return
         if worker is not None:
-            self._scope, self._is_gone = CancelScope(), False
-            worker.start(partial(self._run_in_worker, function, self._scope))
+            self._worker, self._is_gone = worker, False
+            worker.start(partial(self._run_in_worker, function))
             return
         self._group = anyio.create_task_group()
         await self._group.__aenter__()
-        self._scope = self._group.cancel_scope
         self._group.start_soon(self._run, function)
 
-    async def _run_in_worker(self, function: Callable[[], Awaitable[object]], scope: CancelScope) -> None:
+    async def _run_in_worker(self, function: Callable[[], Awaitable[object]]) -> None:
         try:
-            with scope:
-                await function()
+            await function()
         except (KeyboardInterrupt, SystemExit) as exit_request:
             self.exit_request = exit_request
         finally:
@@ -136,27 +141,32 @@ class TaskBlock:
             self.exit_request = exit_request
             self.cancel()
 
-    def cancel(self, *, after_seconds: float = 0.0) -> None:
-        """Cancel the task, and with it whatever the block waits for, now or after a while."""
-        if self._scope is None:
-            return
-        if after_seconds:
-            self._scope.deadline = anyio.current_time() + after_seconds
-        else:
-            self._scope.cancel()
+    def cancel(self) -> None:
+        """Cancel the task, and in a block with a group of its own whatever the block waits for."""
+        if self._group is not None:
+            self._group.cancel_scope.cancel()
+        elif self._worker is not None and not self._is_gone:
+            self._worker.cancel()
 
-    async def leave(self, error: BaseException | None) -> None:
-        """Wait until the task has gone; ``error`` is what ends the block. Does not cancel the task. A checkpoint.
+    async def leave(self, error: BaseException | None, *, linger_seconds: float = math.inf) -> None:
+        """Wait until the task has gone; ``error`` is what ends the block. A checkpoint.
 
-        Raises what the task asked for (``exit_request``), or else what it raised or what cancelled the waiting. If
-        neither is there, it returns, and ``error`` leaves the block as itself. Left a second time, there is nothing to
-        do.
+        The task is cancelled after ``linger_seconds``. Raises what the task asked for (``exit_request``), or else what
+        it raised or what cancelled the waiting. If neither is there, it returns, and ``error`` leaves the block as
+        itself. Left a second time, there is nothing to do.
         """
         self._is_open = False
-        group = self._group
-        if group is None:
-            await self._wait_until_gone()
-            return
+        if self._group is not None:
+            self._group.cancel_scope.deadline = anyio.current_time() + linger_seconds
+            await self._leave_group(self._group, error)
+        elif self._worker is None:
+            await cancel_shielded_checkpoint()
+        elif not self._is_gone:
+            await self._wait_until_gone(self._worker, linger_seconds)
+        if self.exit_request is not None:
+            raise self.exit_request
+
+    async def _leave_group(self, group: TaskGroup, error: BaseException | None) -> None:
         foreign: BaseException | None = None
         shown = error if holds_cancellation(error) else None
         try:
@@ -168,28 +178,26 @@ class TaskBlock:
                 raise
         finally:
             self._group = None
-        if self.exit_request is not None:
-            raise self.exit_request
-        if foreign is not None and foreign is not error:
+        if foreign is not None and foreign is not error and self.exit_request is None:
             raise foreign
 
-    async def _wait_until_gone(self) -> None:
-        if self._scope is None:
-            await cancel_shielded_checkpoint()
-            return
-        if not self._is_gone:
-            self._gone = anyio.Event()
-            try:
+    async def _wait_until_gone(self, worker: Worker, linger_seconds: float) -> None:
+        self._gone = worker.new_event()
+        try:
+            with anyio.move_on_after(linger_seconds):
                 await self._gone.wait()
-            except anyio.get_cancelled_exc_class():
-                self._scope.cancel()
-                if not self._is_gone:
-                    with CancelScope(shield=True):
-                        await self._gone.wait()
-                if self.exit_request is None:
-                    raise
-        if self.exit_request is not None:
-            raise self.exit_request
+        except anyio.get_cancelled_exc_class():  # noqa: ASYNC103 - an exit request goes first
+            await self._end_work(worker)  # noqa: ASYNC102 - a block waits for its task
+            if self.exit_request is None:
+                raise
+        await self._end_work(worker)
+
+    async def _end_work(self, worker: Worker) -> None:
+        if not self._is_gone:
+            assert self._gone is not None
+            worker.cancel()
+            with CancelScope(shield=True):
+                await self._gone.wait()
 
     def __del__(self) -> None:
         if self._is_open:

@@ -54,7 +54,7 @@ class StreamStatistics:
 class EventBuffer(Generic[_T]):
     """Items in order, for one consumer. What is put after the end is dropped."""
 
-    __slots__ = ("_burst", "_is_taking", "_items", "_new_event", "_readable", "_writable", "ended", "last", "size")
+    __slots__ = ("_burst", "_is_taking", "_items", "_readable", "_writable", "ended", "last", "new_event", "size")
 
     def __init__(self, size: int = 64) -> None:
         self.size: int = size
@@ -62,7 +62,7 @@ class EventBuffer(Generic[_T]):
         self._burst = 0
         """How many items were taken since the last checkpoint."""
         self._is_taking = False
-        self._new_event: Callable[[], anyio.Event] = anyio.Event
+        self.new_event: Callable[[], anyio.Event] = anyio.Event
         self._readable: anyio.Event | None = None
         self._writable: anyio.Event | None = None
         self.ended: bool = False
@@ -133,8 +133,8 @@ class EventBuffer(Generic[_T]):
             self._let_producers_on()
             has_waited = False
             while not (self._items or self.ended):
-                self._readable = readable = self._new_event()
-                self._new_event = type(readable)  # that of this event loop: to look it up costs as much as the wait
+                self._readable = readable = self.new_event()
+                self.new_event = type(readable)  # that of this event loop: to look it up costs as much as the wait
                 await readable.wait()
                 has_waited = True
             if not (self._items and has_waited):

@@ -132,6 +132,7 @@ class MessageStream:
         For whoever enters many streams one after the other, as a run does. Nothing else changes.
         """
         self._worker = worker
+        self._buffer.new_event = worker.new_event
 
     def push(self, event: StreamEvent) -> None:
         """Hand over one event without waiting. What follows a terminal event is dropped.
@@ -257,9 +258,7 @@ class MessageStream:
             self._settled.set()
         if not self.is_over or exc is not None:
             self._block.cancel()
-        elif not self._producer_ended:
-            self._block.cancel(after_seconds=_LINGER_SECONDS)
-        await self._block.leave(exc)
+        await self._block.leave(exc, linger_seconds=_LINGER_SECONDS)
 
     def __aiter__(self) -> Self:
         return self
