@@ -7,10 +7,10 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 import anyio
-from anyio import CancelScope
+from anyio import CancelScope, TaskHandle
 from anyio.abc import TaskGroup
 from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint, checkpoint_if_cancelled
 
@@ -224,9 +224,17 @@ class OwnCancelCount:
         self._requests = native_cancel_counter()
         self._scope = CancelScope() if self._requests is not _none else None
 
-    def __enter__(self) -> None:
+    def cancel(self, task: TaskHandle[Any, Any]) -> None:
+        """Cancel ``task``, the one this stands around, and nobody's count with it."""
+        if self._scope is not None:
+            self._scope.cancel()
+        else:
+            task.cancel()
+
+    def __enter__(self) -> Self:
         if self._scope is not None:
             self._scope.__enter__()
+        return self
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None

@@ -33,8 +33,7 @@ async def ask_model(run: Run) -> TurnAction:
     it was complete already.
     """
     run.phase = "waiting"
-    if run.ending.is_called:
-        await checkpoint_if_cancelled()  # a run that has been ended asks no model any more
+    await checkpoint_if_cancelled()  # a run that has been ended asks no model any more
     record, hooks, request = run.record, run.config.hooks, _Request(run)
     if hooks.around_model_call:
         try:

@@ -41,13 +41,14 @@ class Worker:
     surroundings are cancelled by scopes alone.
     """
 
-    __slots__ = ("_function", "_group", "_is_closed", "_requests", "_task", "_wake", "new_event")
+    __slots__ = ("_count", "_function", "_group", "_is_closed", "_requests", "_task", "_wake", "new_event")
 
     def __init__(self, group: TaskGroup) -> None:
         self._group = group
         self._requests = native_cancel_counter()
         self._function: Callable[[], Awaitable[object]] | None = None
         self._task: TaskHandle[None, Any] | None = None
+        self._count: OwnCancelCount | None = None
         self._wake: anyio.Event | None = None
         self._is_closed = False
         self.new_event: type[anyio.Event] = type(anyio.Event())
@@ -57,20 +58,24 @@ class Worker:
         """Run ``function`` now; the one before has ended."""
         self._function = function
         if self._task is None:
-            self._task = self._group.create_task(self._work())
+            self._task = self._group.create_task(self._keep_to_itself())
         elif self._wake is not None:
             self._wake.set()
 
     def cancel(self) -> None:
         """Cancel the function that runs."""
-        if self._task is not None:
-            self._task.cancel()
+        if self._task is not None and self._count is not None:
+            self._count.cancel(self._task)
 
     def close(self) -> None:
         """Let the task end."""
         self._is_closed = True
         if self._wake is not None:
             self._wake.set()
+
+    async def _keep_to_itself(self) -> None:
+        with OwnCancelCount() as self._count:
+            await self._work()
 
     async def _work(self) -> None:
         try:

@@ -273,9 +273,10 @@ async def test_a_delta_starts_no_task_and_is_heard_without_a_step_of_its_own() -
         assert max(found["scheduler steps"]) <= 1 / 16, found
 
 
-async def test_a_parallel_call_starts_one_task_and_a_turn_one_for_its_model_and_none_for_a_single_call() -> None:
+async def test_a_parallel_call_starts_one_task_and_a_turn_of_a_single_call_none() -> None:
+    """All answers of a run are produced in one task."""
     assert (await growth(steps_and_tasks, calls))["tasks started"] == (1, 1)
-    assert (await growth(steps_and_tasks, turns))["tasks started"] == (1, 1)
+    assert (await growth(steps_and_tasks, turns))["tasks started"] == (0, 0)
 
 
 async def test_a_call_that_has_ended_keeps_no_scope_and_no_parameters_until_its_batch_is_over() -> None:
