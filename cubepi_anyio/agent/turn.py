@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from anyio.lowlevel import checkpoint_if_cancelled
+
 from ..concurrency import native_cancel_counter
 from ..hooks.chain import tool_hooks
 from ..hooks.middleware import TurnAction
@@ -40,6 +42,7 @@ async def run_turn(run: Run, prompts: Sequence[Message]) -> bool:
         return False
     wants_more = False
     if answer.tool_calls:
+        await checkpoint_if_cancelled()  # whoever heard the answer may have ended the run: then no call of it begins
         slots = calls.open(answer.tool_calls)
         await run_calls(run, slots, answer, refusal=_refusal(run, answer, action))
         wants_more = not all(slot.outcome and slot.outcome.result.terminate for slot in slots)
