@@ -109,7 +109,7 @@ def _error_of(answer: AssistantMessage) -> ProviderError:
 
 
 def _costing_as(said: AssistantMessage, message: AssistantMessage) -> AssistantMessage:
-    """``message``, which stands in the place of ``said``: what was asked has been paid for, unless it says otherwise."""
+    """``message``, which stands in the place of ``said``: what was said has its cost, unless it has its own."""
     return message if message.usage is not None else message.model_copy(update={"usage": said.usage})
 
 
