@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -197,8 +198,6 @@ async def test_a_block_that_is_cancelled_gives_everything_back_and_keeps_its_not
 
 @on_asyncio
 async def test_a_block_that_is_cancelled_by_its_task_gives_everything_back() -> None:
-    import asyncio
-
     async with Watched() as store:
         made = store.bench("one")
 

@@ -349,56 +349,62 @@ async def test_nothing_is_heard_of_a_run_that_has_ended() -> None:
     await assert_well_ended(made)
 
 
-@pytest.mark.parametrize(
-    ("where", "is_async", "awaits"),
-    # A hook that does not await what it says, and waits for something else, is heard only when it has returned.
-    [*product(["tool", "onion"], [False, True], [False, True]), *product(["hook"], [False], [False, True])]
-    + [("hook", True, True)],
-)
-async def test_a_listener_s_bug_in_it_ends_the_run_and_is_not_the_emitter_s(
-    where: str, is_async: bool, awaits: bool
-) -> None:
-    raised: list[BaseException] = []
+class EmittingOnce(Middleware):
+    """Says one event, in a tool, a hook or an onion, and waits for ever."""
 
-    async def say(ctx: RunContext[Any]) -> None:
+    def __init__(self, where: str, *, awaits: bool) -> None:
+        self.where, self.awaits = where, awaits
+        self.raised: list[Exception] = []
+
+    async def say(self, where: str, ctx: RunContext[Any]) -> None:
+        if where != self.where:
+            return
         try:
             sent = ctx.emit(Progress("half"))
-            if awaits:
+            if self.awaits:
                 await sent
             await anyio.sleep_forever()
         except Exception as error:
-            raised.append(error)
+            self.raised.append(error)
             raise
 
-    async def execute(tool_call_id: str, params: NoParams, *, ctx: RunContext) -> str:
-        await say(ctx)
+    async def tool(self, tool_call_id: str, params: NoParams, *, ctx: RunContext) -> str:
+        await self.say("tool", ctx)
         return "never"
 
-    class Hooks(Middleware):
-        async def transform_context(self, messages: list[Message], *, ctx: RunContext, signal: Any) -> list[Message]:
-            if where == "hook":
-                await say(ctx)
-            return messages
+    async def transform_context(self, messages: list[Message], *, ctx: RunContext, signal: Any) -> list[Message]:
+        await self.say("hook", ctx)
+        return messages
 
-        async def around_tool_call(self, call: Any, proceed: Proceed[Any], *, ctx: RunContext) -> None:
-            if where == "onion":
-                await say(ctx)
-            await proceed()
+    async def around_tool_call(self, call: Any, proceed: Proceed[Any], *, ctx: RunContext) -> None:
+        await self.say("onion", ctx)
+        await proceed()
 
-    def fail(event: Any) -> None:
-        if event.type == "progress":
-            raise LookupError("a listener's bug")
 
-    async def fail_slowly(event: Any) -> None:
-        await checkpoint()
-        fail(event)
+def fail_at_progress(event: Any) -> None:
+    if event.type == "progress":
+        raise LookupError("a listener's bug")
 
-    made = bench(calling("do"), "never", tools=[tool_of("do", execute)], middleware=[Hooks()])
-    unsubscribe = made.agent.subscribe(fail_slowly if is_async else fail)
+
+async def fail_slowly_at_progress(event: Any) -> None:
+    await checkpoint()
+    fail_at_progress(event)
+
+
+# A hook that does not await what it says, and waits for something else, is heard only when it has returned.
+WAYS = [*product(["tool", "onion"], [False, True], [False, True]), *product(["hook"], [False, True], [True])]
+
+
+@pytest.mark.parametrize(("where", "is_async", "awaits"), WAYS)
+async def test_a_listener_s_bug_in_it_ends_the_run_and_is_not_the_emitter_s(
+    where: str, is_async: bool, awaits: bool
+) -> None:
+    emitting = EmittingOnce(where, awaits=awaits)
+    made = bench(calling("do"), "never", tools=[tool_of("do", emitting.tool)], middleware=[emitting])
+    made.agent.subscribe(fail_slowly_at_progress if is_async else fail_at_progress)
     with pytest.raises(LookupError, match="a listener's bug"):
         await made.agent.prompt("hi")
-    unsubscribe()
-    assert raised == []
+    assert emitting.raised == []
     assert balance_faults(made.events) == []
     assert made.labels[-1] == "agent_end:error"
 
