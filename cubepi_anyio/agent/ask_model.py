@@ -41,7 +41,7 @@ async def ask_model(run: Run) -> TurnAction:
                 hooks.around_model_call,
                 request.answer,
                 known=lambda: request.outcome,
-                accept=partial(_as_outcome, run),
+                accept=lambda returned: _as_outcome(request.outcome, returned),
                 what="a model's call, once something of its answer was said,",
                 may_repeat=lambda: not record.answer_is_said,
                 ctx=run.context(),
@@ -77,8 +77,12 @@ class _Request:
     async def answer(self) -> ModelOutcome:
         """Show the transcript to the model and read its answer; hooks see both."""
         run = self._run
-        if self.outcome is not None and self.outcome.message.usage is not None:
-            run.record.usage = run.record.usage + self.outcome.message.usage  # of the answer that is asked for anew
+        if self.outcome is not None and run.ending.is_called:
+            return self.outcome  # a run that has been ended, by a limit on this answer, asks no model any more
+        if self.outcome is not None:  # the answer is asked for anew: of the first, what it cost is left
+            if self.outcome.message.usage is not None:
+                run.record.usage = run.record.usage + self.outcome.message.usage
+            run.record.open_answer(MessageStream())
         self.outcome, self.action = None, _NOTHING_DECIDED
         shown, system_prompt = await _what_is_shown(run)
         answer = await read_answer(run, partial(_open_stream, run, shown, system_prompt))
@@ -88,25 +92,35 @@ class _Request:
             assert stream is not None
             answer = stream.broken_message().model_copy(update={"stop_reason": "aborted"})
         elif answer.stop_reason in ("error", "aborted"):
-            error = (stream.error if stream is not None else None) or ProviderError(
-                answer.error_message or "the model gave no reason", provider=answer.provider_id, model=answer.model_id
-            )
+            error = (stream.error if stream is not None else None) or _error_of(answer)
         elif run.config.hooks.after_model_response is not None:
             action = await run.config.hooks.after_model_response(answer, ctx=run.context(), signal=run.ending.signal)
             self.action = action or _NOTHING_DECIDED
-            answer = self.action.response or answer
+            answer = _costing_as(answer, self.action.response or answer)
         self.outcome = ModelOutcome(message=answer, error=error, said=run.record.answer_is_said)
         return self.outcome
 
 
-def _as_outcome(run: Run, returned: Any) -> ModelOutcome:
-    """What ``around_model_call`` returned, as the outcome of the request."""
+def _error_of(answer: AssistantMessage) -> ProviderError:
+    why = answer.error_message or "the model gave no reason"
+    return ProviderError(why, provider=answer.provider_id, model=answer.model_id)
+
+
+def _costing_as(said: AssistantMessage, message: AssistantMessage) -> AssistantMessage:
+    """``message``, which stands in the place of ``said``: what was said has its cost, unless it has its own."""
+    return message if message.usage is not None else message.model_copy(update={"usage": said.usage})
+
+
+def _as_outcome(body: ModelOutcome | None, returned: Any) -> ModelOutcome:
+    """What a layer returned, as the outcome of the request or the try that came to ``body``."""
     if isinstance(returned, AssistantMessage):
-        returned = ModelOutcome(message=returned)
+        error = _error_of(returned) if returned.stop_reason in ("error", "aborted") else None
+        message = _costing_as(body.message, returned) if body is not None else returned
+        returned = ModelOutcome(message=message, error=error)
     if not isinstance(returned, ModelOutcome) or not isinstance(returned.message, AssistantMessage):  # pyright: ignore[reportUnnecessaryIsInstance] - foreign
         raise TypeError(
-            f"around_model_call returned {type(returned).__name__}; it returns the outcome of proceed(), an "
-            "AssistantMessage, or None"
+            f"a middleware around the model returned {type(returned).__name__}; it returns the outcome of proceed(), "
+            "an AssistantMessage, or None"
         )
     return returned
 
@@ -195,16 +209,13 @@ def _around_try(run: Run) -> AroundTry:
     """``around_model_try``, as the models call it: around each try that asks a provider."""
 
     async def around(model: StreamingModel, body: TryBody) -> AssistantMessage | None:
-        def accept(returned: Any) -> ModelOutcome:
-            return _as_outcome(run, returned)
-
         try:
             outcome = await through(
                 run.config.hooks.around_model_try,
                 body,
                 model,
                 known=lambda: body.outcome,
-                accept=accept,
+                accept=lambda returned: _as_outcome(body.outcome, returned),
                 what="a try",
                 ctx=run.context(),
                 signal=run.ending.signal,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 
-from ..concurrency import bare_error
+from ..concurrency import bare_error, run_to_end, shielded
 from ..errors import StreamMisuse
 from ..tools.context import RunContext
 from .run import Run
@@ -84,18 +85,18 @@ class BetweenRuns:
             raise self._error
 
     async def _give_back(self) -> None:
-        run, thread = self._run, self._thread
-        assert run is not None
         try:
-            if thread is not None:
-                with anyio.move_on_after(run.config.limits.settle_timeout, shield=True) as scope:
-                    try:
-                        await thread.close("completed")
-                    except Exception:
-                        _log.exception(
-                            "thread %s could not be given back; it is free when the lease is over", thread.thread_id
-                        )
-                if scope.cancelled_caught:
-                    _log.warning("thread %s: the store took longer than settle_timeout; given up", thread.thread_id)
+            if self._thread is not None:
+                await run_to_end(partial(self._close, self._thread))
         finally:
             self._be_idle()
+
+    async def _close(self, thread: StoredThread) -> None:
+        assert self._run is not None
+        with shielded(self._run.config.limits.settle_timeout) as scope:
+            try:
+                await thread.close("completed")
+            except Exception:
+                _log.exception("thread %s could not be given back; it is free when the lease is over", thread.thread_id)
+        if scope.cancelled_caught:
+            _log.warning("thread %s: the store took longer than settle_timeout; given up", thread.thread_id)

@@ -73,12 +73,14 @@ class Cause:
 class Ending:
     """The ending of one run."""
 
-    __slots__ = ("_cause", "_deadlines", "is_settling", "scope", "signal")
+    __slots__ = ("_cause", "_deadlines", "around", "is_settling", "scope", "signal")
 
     def __init__(self) -> None:
         self.signal: AbortSource = AbortSource()
         self.scope: CancelScope = CancelScope()
         """The scope of the run: the work of it stands inside, settling outside."""
+        self.around: CancelScope | None = None
+        """The scope of what stands around the whole run, while that is at work: before the run has begun, and after."""
         self.is_settling: bool = False
         """Whether the record is being completed, or is complete: too late for an abort."""
         self._cause: Cause | None = None
@@ -87,10 +89,15 @@ class Ending:
     # --- ending it ---------------------------------------------------------------------------
 
     def abort(self, reason: str | None) -> None:
-        """End the run from outside: whatever it waits for is cancelled. Nothing happens once it settles."""
+        """End the run from outside: whatever it waits for is cancelled.
+
+        Once it settles its outcome stands; what stands around the run and is still at work then is cancelled.
+        """
         if not self.is_settling and self._take(Cause(CauseKind.ABORTED, reason=reason)):
             self._set_signal(reason)
             self.scope.cancel()
+        if self.around is not None:
+            self.around.cancel()
 
     def fail(self, error: BaseException, *, at_once: bool = True) -> None:
         """End the run because of an error that cannot be raised where it was noticed.

@@ -102,14 +102,21 @@ def execute(run: Run, work: Callable[[], Awaitable[None]], *, in_own_task: bool 
 
 
 async def _go_around(run: Run, body: Callable[[], Awaitable[RunResult[Any]]]) -> RunResult[Any]:
+    """Run ``body`` inside the onions of ``around_run``.
+
+    While they have the word, before the body and after it, an abort cancels them: nothing else of the run waits then.
+    """
     result: RunResult[Any] | None = None
+    ending = run.ending
 
     async def run_once() -> RunResult[Any]:
         nonlocal result
+        ending.around = None
         try:
             result = await body()
         finally:
             result = result or run.result()
+            ending.around = scope
         return result
 
     def accept(returned: Any) -> RunResult[Any]:
@@ -119,15 +126,21 @@ async def _go_around(run: Run, body: Callable[[], Awaitable[RunResult[Any]]]) ->
             raise TypeError(f"around_run returned {type(returned).__name__}; it returns a RunResult, or None")
         return cast("RunResult[Any]", returned)
 
-    return await through(
-        run.config.hooks.around_run,
-        run_once,
-        known=lambda: result,
-        accept=accept,
-        what="a run",
-        ctx=run.context(),
-        signal=run.ending.signal,
-    )
+    with anyio.CancelScope() as scope:
+        ending.around = scope
+        return await through(
+            run.config.hooks.around_run,
+            run_once,
+            known=lambda: result,
+            accept=accept,
+            what="a run",
+            ctx=run.context(),
+            signal=ending.signal,
+        )
+    if result is None:  # the run never began: nobody was told of it
+        run.record.outcome = run.outcome_now()
+        result = run.result()
+    return result
 
 
 async def _run_and_settle(run: Run, work: Callable[[], Awaitable[None]]) -> RunResult[Any]:

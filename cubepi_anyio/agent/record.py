@@ -111,7 +111,7 @@ class Record:
         self._answer_open = False
         self._answer_started = False
         self.answer_is_said: bool = False
-        """Whether anything has come of the answer that is open: then it cannot be asked for again."""
+        """Whether more than its head has come of the answer that is open: then it cannot be asked for again."""
         self._last_said: AssistantMessage | None = None
 
     @property
@@ -213,14 +213,20 @@ class Record:
     # --- the model's answer ------------------------------------------------------------------
 
     def open_answer(self, stream: MessageStream) -> None:
-        """The model is being asked; its answer comes from ``stream``."""
+        """The model is being asked; its answer comes from ``stream``.
+
+        Asked anew while the message is open, it is the same message: its start is not said again.
+        """
         self.stream = stream
+        if not self._answer_open:
+            self._answer_started = False
         self._answer_open = True
-        self._answer_started = self.answer_is_said = False
+        self.answer_is_said = False
 
     def relay(self, event: StreamEvent) -> None:
         """Announce one event of the answer."""
-        self.answer_is_said = True
+        if event.type != "start":
+            self.answer_is_said = True
         if not self._listeners.subscriptions:
             return
         if not self._answer_started:

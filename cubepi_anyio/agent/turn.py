@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from anyio.lowlevel import checkpoint_if_cancelled
+
 from ..hooks.chain import tool_hooks
 from ..hooks.middleware import TurnAction
 from ..tools.run.batch import run_parallel, run_sequential
@@ -39,6 +41,7 @@ async def run_turn(run: Run, prompts: Sequence[Message]) -> bool:
         return False
     wants_more = False
     if asked_for := answer.tool_calls:
+        await checkpoint_if_cancelled()  # whoever heard the answer may have ended the run: then no call of it begins
         slots = calls.open(asked_for)
         await run_calls(run, slots, answer, refusal=_refusal(run, answer, action))
         wants_more = not all(slot.outcome and slot.outcome.result.terminate for slot in slots)

@@ -13,8 +13,8 @@ The rules, which hold at each of the four seams:
 * A layer opens and closes exactly once for what it stands around, whatever the ending: it is one call of one function.
 * ``proceed()`` returns the outcome as a value. Where the surroundings are cancelled it raises the cancellation, and
   ``proceed.outcome`` holds the outcome by then, so that ``finally`` can tell of it.
-* A layer cannot swallow what is not its own. If it catches the cancellation, or the exception of a hook further in, and
-  returns, that leaves all the same.
+* A layer cannot swallow what is not its own. If it catches the cancellation, or what was raised further in (a hook's
+  bug, Ctrl-C), and returns, that leaves all the same.
 * What a layer raises by itself leaves as a hook's error does. What the body came to stays what it was.
 * What a layer returns is checked by the seam; ``None`` is the outcome as it is.
 
@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, TypeVar
 
+from anyio import get_cancelled_exc_class
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from ..concurrency import hear_of_swallowed_cancellation
@@ -60,7 +61,7 @@ class Proceed(Generic[_T]):
         self._known = known
         self._what = what
         self._may_repeat = may_repeat
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         self.is_called: bool = False
         """Whether the layer has gone on. One that never does answers in place of what it stands around."""
         self.outcome: _T | None = None
@@ -78,8 +79,10 @@ class Proceed(Generic[_T]):
         self.outcome = self._error = None
         try:
             outcome = self.outcome = await self._body()
-        except Exception as error:
-            self._error = error
+        except BaseException as error:
+            # Whether a cancellation is still meant for the layer, its scopes say (``through``), not the exception.
+            if not isinstance(error, get_cancelled_exc_class()):
+                self._error = error
             raise
         finally:
             if self.outcome is None:
@@ -87,7 +90,7 @@ class Proceed(Generic[_T]):
         return outcome
 
     def raise_what_was_swallowed(self) -> None:
-        """Raise the exception of the body again, which the layer has caught."""
+        """Raise what the body raised again, which the layer has caught."""
         if self._error is not None:
             raise self._error
 

@@ -246,7 +246,12 @@ def _as_outcome(call: ToolCall, body: CallOutcome | None, returned: Any) -> Call
     if isinstance(returned, CallOutcome):
         if not isinstance(returned.result, AgentToolResult):  # pyright: ignore[reportUnnecessaryIsInstance] - foreign
             raise TypeError(f"around_tool_call returned an outcome whose result is {type(returned.result).__name__}")
-        return returned
+        if returned is body:
+            return returned
+        # One that was kept from another call: this call is answered, under its own id.
+        if body is None:
+            return CallOutcome(call, CallEnding.ANSWERED, returned.result, returned.is_error)
+        return replace(returned, call=body.call)
     if isinstance(returned, str):
         returned = AgentToolResult(returned)
     if not isinstance(returned, AgentToolResult):
@@ -254,6 +259,6 @@ def _as_outcome(call: ToolCall, body: CallOutcome | None, returned: Any) -> Call
             f"around_tool_call returned {type(returned).__name__} for {call.name!r}; it returns the outcome of "
             "proceed(), an AgentToolResult, a string, or None"
         )
-    if body is None:
+    if body is None or body.request is not None:  # a call that would wait for a person does not any more
         return CallOutcome(call, CallEnding.ANSWERED, returned, returned.is_error)
     return replace(body, result=returned, is_error=returned.is_error)

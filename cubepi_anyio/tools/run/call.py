@@ -387,8 +387,7 @@ def _timeout_of(slot: CallSlot, plan: BatchPlan) -> float | None:
 async def _execute(slot: CallSlot, scope: CancelScope, plan: BatchPlan) -> None:
     tool = slot.tool
     assert tool is not None
-    if plan.run.signal.is_set() or scope.cancel_called:
-        await checkpoint_if_cancelled()  # a hook or a listener has ended the run, or the call: its body never begins
+    await checkpoint_if_cancelled()  # a hook or a listener has ended the run, or the call: its body never begins
     timeout = _timeout_of(slot, plan)
     if timeout is not None:
         scope.deadline = anyio.current_time() + timeout
