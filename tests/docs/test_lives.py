@@ -38,7 +38,7 @@ def read_lives() -> dict[str, Any]:
 
 LIVES = read_lives()
 
-Trace = list[tuple[str, str, int]]
+Trace = list[tuple[str, str, str]]
 
 
 @contextmanager
@@ -55,7 +55,8 @@ def traced(life: str) -> Generator[Trace]:
         function = (str(path.relative_to(PACKAGE)), frame.f_code.co_qualname)
         if function in of_interest and frame not in begun:  # going on after a wait is no beginning
             begun.add(frame)
-            trace.append((*function, anyio.get_current_task().id))
+            task = anyio.get_current_task()
+            trace.append((*function, f"{task.name} {task.id}"))  # an id alone is used again when its task has ended
 
     sys.setprofile(watch)
     try:
@@ -66,7 +67,7 @@ def traced(life: str) -> Generator[Trace]:
 
 def steps_not_passed(life: str, trace: Trace) -> list[str]:
     """The steps of a drawing that the trace has not in their place: in this order, those of one lane in one task."""
-    task_of_lane: dict[int, int] = {}
+    task_of_lane: dict[int, str] = {}
     missing: list[str] = []
     at = 0
     for step in LIVES[life].steps:
@@ -224,10 +225,10 @@ def test_every_drawing_has_its_run_and_stands_on_the_page() -> None:
 
 def test_a_step_that_is_not_passed_or_passed_too_early_is_found() -> None:
     steps = LIVES["life-of-a-call"].steps
-    trace = [(step.path, step.name, step.lane) for step in steps]
+    trace = [(step.path, step.name, str(step.lane)) for step in steps]
     assert steps_not_passed("life-of-a-call", trace) == []
     too_early = [trace[-1], *trace[:-1]]
     assert steps_not_passed("life-of-a-call", too_early) == [f"{steps[-1].path} {steps[-1].name}"]
     assert steps_not_passed("life-of-a-call", trace[:-1]) == [f"{steps[-1].path} {steps[-1].name}"]
-    one_task = [(path, name, 0) for path, name, _ in trace]
+    one_task = [(path, name, "0") for path, name, _ in trace]
     assert steps_not_passed("life-of-a-call", one_task) == ["a task for each lane"]
