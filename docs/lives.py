@@ -125,7 +125,7 @@ STORED = Life(
         Step(1, "checkpointers/sql/store.py", "SQLCheckpointer.claim_run", "once its lease is over"),
         Step(1, "agent/thread.py", "StoredThread.load", "reads the record"),
         Step(1, "checkpointers/sql/store.py", "SQLCheckpointer.load", "the result is in it"),
-        Step(1, "types/transcript.py", "repaired", "it stands behind its call; a missing one is unknown"),
+        Step(1, "types/transcript.py", "repaired", "it stands behind its call"),
         Step(1, "concurrency.py", "run_in_tasks", "the run goes on from there"),
     ),
 )
