@@ -1,7 +1,8 @@
-"""Draws the pictures of the design pages from real runs: ``python docs/pictures.py``.
+"""Draws the pictures of the design pages: ``python docs/pictures.py``.
 
-Both runs are on trio with a clock that jumps, so that the same code always gives the same picture; ``tests/docs``
-compares. The colours are the page's own, light or dark.
+The tree and the timeline come from real runs, on trio with a clock that jumps, so that the same code always gives the
+same picture; ``tests/docs`` compares. The lives come from ``lives.py``, whose steps a test traces. The colours are the
+page's own, light or dark.
 """
 
 from __future__ import annotations
@@ -15,12 +16,11 @@ from typing import Any
 
 import anyio
 import trio
-from anyio.lowlevel import checkpoint
+from lives import LIVES, Life
 from trio.testing import MockClock
 
 from cubepi_anyio import (
     Agent,
-    AgentEvent,
     FauxProvider,
     FauxResponse,
     RunLimits,
@@ -42,6 +42,11 @@ STYLE = """<style>
 .cubepi .task { fill: none; stroke: var(--model); }
 .cubepi .finished { fill: var(--good); } .cubepi .model { fill: var(--model); }
 .cubepi .timed_out, .cubepi .cancelled { fill: var(--stopped); } .cubepi .failed { fill: var(--bad); }
+.cubepi .name { font: 12px ui-monospace, monospace; }
+.cubepi .lane0 { --lane: var(--model); } .cubepi .lane1 { --lane: var(--good); }
+.cubepi .lane2 { --lane: var(--stopped); }
+.cubepi circle { fill: var(--lane); } .cubepi line.lane0, .cubepi line.lane1, .cubepi line.lane2 { stroke: var(--lane);
+  stroke-width: 2; } .cubepi path.turn { stroke: var(--dim); }
 .cubepi line.abort { stroke: var(--bad); stroke-width: 2; }
 </style>"""
 
@@ -172,17 +177,11 @@ def descendants(task: Any) -> list[Any]:
 
 
 async def while_streaming() -> Node:
-    """What there is while the model answers an agent that somebody listens to with an async function."""
+    """What there is while the model answers."""
     provider = FauxProvider()
     provider.set_responses([FauxResponse("Let me see.", stall_after_deltas=1)])
     agent = Agent(model=provider.model("m"), limits=RunLimits(run_timeout=60, turn_timeout=20))
-    agent.subscribe(pass_on)
     return await snapshot(agent, provider.wait_stalled, lambda task: [Node("task", "the producer of the stream")])
-
-
-async def pass_on(event: AgentEvent) -> None:
-    """What a listener does that has to be waited for."""
-    await checkpoint()
 
 
 async def while_tools_run() -> Node:
@@ -225,7 +224,7 @@ async def while_tools_run() -> Node:
         names = {at[child] for child in descendants(task) if child in at}
         return [
             Node("task", f"call of {slot.call.name}", [Node("scope", deadline("call", slot.scope))])
-            for slot in run.slots
+            for slot in run.calls.slots
             if slot.call.name in names
         ]
 
@@ -248,8 +247,9 @@ async def snapshot(agent: Agent, wait: Callable[[], Any], inner: Callable[[Any],
         assert run is not None
         found = inner(caller)
         assert len(descendants(caller)) == len(found), [task.name for task in descendants(caller)]
-        turn = Node("scope", deadline("turn", run.deadlines["turn_timeout"][0]), found)
-        whole = Node("scope", deadline("run", run.scope), [turn])
+        scopes = {name: scope for name, scope, _ in run.ending._deadlines}
+        turn = Node("scope", deadline("turn", scopes["turn_timeout"]), found)
+        whole = Node("scope", deadline("run", scopes["run_timeout"]), [turn])
         agent.abort()
     return Node("task", "your task, in agent.prompt()", [whole])
 
@@ -279,6 +279,35 @@ def draw_node(node: Node, x: int, y: int, parts: list[str]) -> int:
     return below
 
 
+# --- what a thing passes through -------------------------------------------------------------
+
+RAIL, LINE = 22, 24
+NAMES, FILES, WORDS = 20, 290, 500
+
+
+def draw_life(life: Life) -> str:
+    """A row for each function, on the rail of the task that it runs in; a bow where the next is in another task."""
+    top = 16 + 18 * len(life.lanes)
+    names = RAIL * len(life.lanes) + NAMES
+    rows = [top + LINE * row for row in range(len(life.steps))]
+    parts: list[str] = []
+    for lane, whose in enumerate(life.lanes):
+        x, own = 12 + RAIL * lane, [y for y, step in zip(rows, life.steps, strict=True) if step.lane == lane]
+        parts.append(f'<line class="lane{lane}" x1="{x}" y1="{own[0]}" x2="{x}" y2="{own[-1]}"/>')
+        parts.append(f'<circle class="lane{lane}" cx="{names + 4}" cy="{12 + 18 * lane}" r="4"/>')
+        parts.append(text(names + 16, 16 + 18 * lane, whose))
+    for y, step, after in zip(rows, life.steps, (*life.steps[1:], life.steps[-1]), strict=True):
+        x = 12 + RAIL * step.lane
+        if after.lane != step.lane:
+            to = 12 + RAIL * after.lane
+            parts.append(f'<path class="turn" d="M{x} {y} C{x} {y + LINE} {to} {y} {to} {y + LINE}"/>')
+        parts.append(f'<circle class="lane{step.lane}" cx="{x}" cy="{y}" r="4"/>')
+        parts.append(text(names, y + 4, step.name, kind="name"))
+        parts.append(text(FILES, y + 4, step.path, kind="dim"))
+        parts.append(text(WORDS, y + 4, step.words))
+    return picture(830, rows[-1] + 16, life.title, parts)
+
+
 # --- all of them -----------------------------------------------------------------------------
 
 
@@ -291,10 +320,9 @@ def drawn() -> dict[str, str]:
     """Every picture by the name of its file."""
     streaming, calls = on_a_jumping_clock(while_streaming), on_a_jumping_clock(while_tools_run)
     return {
-        "tree.svg": draw_trees(
-            [("While the model answers and an async function listens:", streaming), ("While three calls run:", calls)]
-        ),
+        "tree.svg": draw_trees([("While the model answers:", streaming), ("While three calls run:", calls)]),
         "aborted-batch.svg": draw_timeline(on_a_jumping_clock(aborted_batch)),
+        **{f"{name}.svg": draw_life(life) for name, life in LIVES.items()},
     }
 
 

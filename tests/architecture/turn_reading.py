@@ -1,9 +1,9 @@
 # ruff: noqa: T201 - also a program, which prints
 """What one has to read to understand a turn: the functions that a real one passes through, and their lines.
 
-A run of one turn with one tool call and one listener is made on each backend, by a model that says a script, and
-watched by Python's profiler. ``python tests/architecture/turn_reading.py`` prints every function and the sums; the
-package that is installed is the one that is read.
+A run with one tool call and one listener is made on each backend, by a model that says a script, and watched by
+Python's profiler. ``python tests/architecture/turn_reading.py`` prints every function and the sums; the package that is
+installed is the one that is read. With ``run_loop`` behind it, only what that calls.
 """
 
 from __future__ import annotations
@@ -91,15 +91,25 @@ async def add(x: int) -> str:
     return str(x + 1)
 
 
-def functions_of_a_turn(backends: Iterable[str] = ("asyncio", "trio")) -> list[Function]:
-    """The package's functions that a turn with one call passes through, on any of the backends; each once.
+def is_below(frame: FrameType | None, name: str) -> bool:
+    """Whether a frame is that of the package's function of this name, or was called by it, or by what it called."""
+    while frame is not None:
+        if frame.f_code.co_qualname == name and frame.f_globals.get("__name__", "").startswith("cubepi_anyio."):
+            return True
+        frame = frame.f_back
+    return False
 
-    A function that stands inside another that was passed through is part of it. Making the agent is not watched.
+
+def functions_of_a_turn(backends: Iterable[str] = ("asyncio", "trio"), *, below: str | None = None) -> list[Function]:
+    """The package's functions that a run with one call passes through, on any of the backends; each once.
+
+    ``below`` names the function from which on they count: it, what it calls, and so on, in its own task. A function
+    that stands inside another that was passed through is part of it. Making the agent is not watched.
     """
     passed: set[CodeType] = set()
 
     def watch(frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call":
+        if event == "call" and frame.f_code not in passed and (below is None or is_below(frame, below)):
             passed.add(frame.f_code)
 
     async def main() -> None:
@@ -170,7 +180,7 @@ def rooms(functions: Iterable[Function]) -> dict[str, tuple[int, int, int]]:
 
 
 def main() -> None:
-    functions = functions_of_a_turn()
+    functions = functions_of_a_turn(below=sys.argv[1] if len(sys.argv) > 1 else None)
     for each in functions:
         print(f"{each.lines:>5}{each.lines - each.docstring_lines:>5}  {each.path}:{each.first_line} {each.name}")
     print(f"\n{'room':<20}{'functions':>10}{'lines':>8}{'without docstrings':>20}")
