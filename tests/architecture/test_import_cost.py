@@ -18,7 +18,7 @@ MOST_WORK = 2.0 if sys.version_info < (3, 14) else 2.1
 From Python 3.14 on the annotations of each class are asked for by calls, a twentieth of all.
 """
 MOST_MODULES_OF_OTHERS = 45
-"""Beyond those of ``FLOOR``; most are pydantic's. Files of our own cost by their work, which is counted, not by number."""
+"""Beyond those of ``FLOOR``; most are pydantic's. Files of our own cost by their work, which is counted above."""
 
 MEASURE = """
 import json, sys
