@@ -29,6 +29,7 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import cancel_shielded_checkpoint
 
 from ..concurrency import OwnCancelCount, bare_error, holds_cancellation, native_cancel_counter
+from ..foreign.anyio_events import event_class_of
 
 __all__ = ("TaskBlock", "Worker")
 
@@ -51,8 +52,8 @@ class Worker:
         self._count: OwnCancelCount | None = None
         self._wake: anyio.Event | None = None
         self._is_closed = False
-        self.new_event: type[anyio.Event] = type(anyio.Event())
-        """The events of this event loop: to find out which loop runs costs as much as an event."""
+        self.new_event: Callable[[], anyio.Event] = event_class_of(anyio.Event())
+        """Makes an event of this event loop."""
 
     def start(self, function: Callable[[], Awaitable[object]]) -> None:
         """Run ``function`` now; the one before has ended."""

@@ -27,6 +27,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from ..errors import StreamMisuse
+from ..foreign.anyio_events import event_class_of
 
 __all__ = ("EventBuffer", "StreamStatistics")
 
@@ -134,7 +135,8 @@ class EventBuffer(Generic[_T]):
             has_waited = False
             while not (self._items or self.ended):
                 self._readable = readable = self.new_event()
-                self.new_event = type(readable)  # that of this event loop: to look it up costs as much as the wait
+                if self.new_event is anyio.Event:
+                    self.new_event = event_class_of(readable)
                 await readable.wait()
                 has_waited = True
             if not (self._items and has_waited):

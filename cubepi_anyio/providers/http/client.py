@@ -36,6 +36,7 @@ from ...errors import (
     UsageError,
     error_text,
 )
+from ...foreign.httpx_body import send_as_one_piece
 from ...types.json import JsonObject
 from .classify import classify_response
 from .content_encoding import ACCEPTED_ENCODINGS, ContentDecoder
@@ -184,7 +185,7 @@ class HttpClient:
                 headers=dict(headers),
                 timeout=(self._timeouts.connect_seconds, None, None, None),
             )
-            _send_as_one_piece(request, content)
+            send_as_one_piece(request, content)
             # A redirect would carry the key to another address.
             foreign = await patience.wait(client.send(request, stream=True, follow_redirects=False))
         return HttpResponse(foreign, patience, host)
@@ -313,43 +314,6 @@ def _new_client() -> AsyncHttpClient:
 def _certificates() -> ssl.SSLContext:
     """The certificates to trust; reading them takes tens of milliseconds, so it is done once for a process."""
     return httpx.create_ssl_context()
-
-
-class _OnePiece:
-    """Iterates once over one piece of a body."""
-
-    def __init__(self, piece: bytes) -> None:
-        self._piece: bytes | None = piece
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> bytes:
-        piece, self._piece = self._piece, None
-        if piece is None:
-            raise StopAsyncIteration
-        return piece
-
-
-def _send_as_one_piece(request: Any, content: bytes) -> None:
-    """Let the body be read from an object: cancelled while it sends, the library would leave a generator open."""
-    stream: object = getattr(request, "stream", None)
-    if stream is not None:
-        request.stream = _one_piece_stream(type(stream))(content)
-
-
-@lru_cache(maxsize=8)
-def _one_piece_stream(base: type) -> Callable[..., object]:
-    """``base``, a library's own class of body, which the library insists on, with another iterator."""
-
-    def keep(self: Any, content: bytes) -> None:
-        self.content = content
-
-    def pieces(self: Any) -> _OnePiece:
-        return _OnePiece(self.content)
-
-    made: Any = type(base.__name__, (base,), {"__init__": keep, "__aiter__": pieces})
-    return made
 
 
 def checked_base_url(base_url: str) -> str:
