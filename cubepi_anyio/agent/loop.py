@@ -52,7 +52,8 @@ async def run_loop(run: Run, prompts: Sequence[Message], steering: MessageQueue,
             with anyio.move_on_after(seconds) as scope:
                 run.ending.bound_by("turn_timeout", scope, seconds)
                 wants_more = await run_turn(run, waiting)
-        await hear_of_swallowed_cancellation()
+        if run.cancel_requests():
+            await hear_of_swallowed_cancellation()
         if run.must_stop:
             return
         said: list[Message] = []

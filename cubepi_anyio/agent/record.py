@@ -148,11 +148,11 @@ class Record:
         self._turn_open = True
         self.answer = None
         self.results = []
-        events: list[AgentEvent] = [TurnStartEvent(self.turn)]
-        for prompt in prompts:
-            message = self.add(prompt)
-            events += (MessageStartEvent(message), MessageEndEvent(message))
+        said = [self.add(prompt) for prompt in prompts]
         if self.is_heard:
+            events: list[AgentEvent] = [TurnStartEvent(self.turn)]
+            for message in said:
+                events += (MessageStartEvent(message), MessageEndEvent(message))
             self.outbox.say(*events)
 
     def say_messages(self, messages: Sequence[Message]) -> None:
