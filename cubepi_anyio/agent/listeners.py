@@ -6,9 +6,6 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from ..concurrency import AbortSignal
-from ..events.agent import AgentEvent
-
 __all__ = ("Listener", "ListenerList", "Subscription")
 
 Listener = Callable[..., Any]
@@ -18,13 +15,12 @@ Listener = Callable[..., Any]
 class Subscription:
     """One listener, and what is known of how it is called."""
 
-    __slots__ = ("call", "is_async")
+    __slots__ = ("is_async", "listener", "wants_signal")
 
     def __init__(self, listener: Listener) -> None:
-        self.call: Callable[[AgentEvent, AbortSignal], Any] = (
-            listener if _wants_signal(listener) else lambda event, signal: listener(event)
-        )
-        """Hands an event on; what the listener returns may have to be awaited."""
+        self.listener: Listener = listener
+        """What it returns may have to be awaited."""
+        self.wants_signal: bool = _wants_signal(listener)
         self.is_async = inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(
             getattr(listener, "__call__", None)  # noqa: B004 - asks for a coroutine function, not for callability
         )

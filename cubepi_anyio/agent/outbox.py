@@ -79,8 +79,8 @@ class Outbox:
 
     __slots__ = (
         "_awaiting",
+        "_collects",
         "_events",
-        "_held",
         "_is_broken",
         "_listeners",
         "_lock",
@@ -106,7 +106,8 @@ class Outbox:
         """What a plain function returned to be waited for, before anybody else is told."""
         self._lock: anyio.Lock | None = None
         self._policy = _Policy.RAISE
-        self._held = False
+        self._collects = store is not None
+        """Whether everything said waits for ``flush``. What has failed, or is on its way, is ``waiting``."""
         self._is_broken = False
         """Whether one has failed: nothing more is handed on until the run is settled, so that one bug is one error."""
         self.waiting: bool = False
@@ -115,7 +116,7 @@ class Outbox:
     @property
     def is_slow(self) -> bool:
         """Whether handing on an event takes waiting, now or for any event."""
-        return self._is_broken or self._held or self.waiting or self._store is not None or self._listeners.has_async
+        return self.waiting or self._collects or self._listeners.has_async
 
     # --- putting in --------------------------------------------------------------------------
 
@@ -132,13 +133,37 @@ class Outbox:
 
     def say(self, *events: AgentEvent) -> None:
         """Announce events, at once if that needs no waiting. Raises what a listener raises; the rest stays here."""
+        if self.waiting or self._collects or self._listeners.has_async:
+            self._queue(events)
+            self.waiting = True
+            return
+        self.waiting = True  # until all is through: a listener may raise, or say something itself
+        told = 0
+        try:
+            for event in events:
+                self._awaiting = self._tell(event)
+                if self._awaiting is not None:
+                    break
+                told += 1
+            else:
+                if not self._events:
+                    self.waiting = False
+                    return
+        except (Exception, KeyboardInterrupt, SystemExit):
+            self._is_broken = True
+            self._queue(events[told:], first=True)
+            raise
+        self._queue(events[told:], first=True)
+        if self._awaiting is None:
+            self._deliver_now()
+
+    def _queue(self, events: Sequence[AgentEvent], *, first: bool = False) -> None:
         if self._events is _NO_EVENTS:
             self._events = deque()
-        self._events.extend(events)
-        if self.is_slow:
-            self.waiting = True
+        if first:
+            self._events.extendleft(reversed(events))
         else:
-            self._deliver_now()
+            self._events.extend(events)
 
     # --- handing on --------------------------------------------------------------------------
 
@@ -186,22 +211,32 @@ class Outbox:
             elif self._unstored or self._notes_are_due:
                 yield self._store_all()
             elif self._events:
-                event = self._events[0]
-                if self._to_hear is None:
-                    self._to_hear = iter(self._listeners.subscriptions)
-                # Whoever raises or is interrupted has heard of the event; the iterator goes on with the others.
-                for subscription in self._to_hear:
-                    if self._policy is _Policy.GIVE_UP and subscription.is_async:
-                        continue
-                    outcome = subscription.call(event, self._signal)
-                    if outcome is not None and inspect.isawaitable(outcome):
-                        if inspect.iscoroutine(outcome) and not subscription.is_async:
-                            self._listeners.found_async(subscription)
-                        yield outcome
+                while (awaitable := self._tell(self._events[0])) is not None:
+                    yield awaitable
                 self._events.popleft()
-                self._to_hear = None
             else:
                 return
+
+    def _tell(self, event: AgentEvent) -> Awaitable[Any] | None:
+        """Tell of the first event those who have not heard of it, until one returns something to be awaited.
+
+        Returns that, or ``None`` when all have heard. Whoever raises or is interrupted has heard of the event: the
+        iterator goes on with the others.
+        """
+        to_hear = self._to_hear
+        if to_hear is None:
+            to_hear = self._to_hear = iter(self._listeners.subscriptions)
+        for subscription in to_hear:
+            if subscription.is_async and self._policy is _Policy.GIVE_UP:
+                continue
+            listener = subscription.listener
+            outcome = listener(event, self._signal) if subscription.wants_signal else listener(event)
+            if outcome is not None and inspect.isawaitable(outcome):
+                if inspect.iscoroutine(outcome) and not subscription.is_async:
+                    self._listeners.found_async(subscription)
+                return outcome
+        self._to_hear = None
+        return None
 
     async def _store_all(self) -> None:
         assert self._store is not None
@@ -214,7 +249,7 @@ class Outbox:
 
     def hold(self) -> None:
         """From now on only collect what is said, so that closing the record cannot be interrupted by a listener."""
-        self._held = True
+        self._collects = True
 
     def drain_now(self) -> bool:
         """``drain``, if that takes no waiting; whether it did."""

@@ -225,7 +225,8 @@ class Record:
 
     def relay(self, event: StreamEvent) -> None:
         """Announce one event of the answer."""
-        if event.type != "start":
+        is_head = event.type == "start"
+        if not is_head:
             self.answer_is_said = True
         if not self._listeners.subscriptions:
             return
@@ -233,7 +234,7 @@ class Record:
             self._answer_started = True
             message = event.partial
             self.outbox.say(MessageStartEvent(message if message is not None else AssistantMessage()))
-        if event.type != "start":
+        if not is_head:
             self.outbox.say(MessageUpdateEvent(event))
 
     def finish_answer(self, message: AssistantMessage | None, *, asked: Model, why_cut: str | None = None) -> None:

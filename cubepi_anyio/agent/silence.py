@@ -19,9 +19,8 @@ from __future__ import annotations
 
 import math
 
-import anyio
-
 from ..events.stream import StreamEvent
+from ..foreign.loop_clock import loop_clock
 from ..types.limits import RunLimits
 
 __all__ = ("Silence",)
@@ -30,9 +29,10 @@ __all__ = ("Silence",)
 class Silence:
     """The silence of the model in one answer, from the moment it is asked."""
 
-    __slots__ = ("_idle_timeout", "bound_seconds", "deadline", "goes_on", "limit", "waits_for_token")
+    __slots__ = ("_idle_timeout", "_now", "bound_seconds", "deadline", "goes_on", "limit", "waits_for_token")
 
     def __init__(self, limits: RunLimits) -> None:
+        self._now = loop_clock()
         self._idle_timeout = limits.idle_timeout
         self.waits_for_token: bool = True
         """Whether the model has said nothing yet but the head of its answer."""
@@ -51,7 +51,7 @@ class Silence:
         if not self.goes_on:
             self.goes_on = True
             if self.bound_seconds is not None:
-                self.deadline = anyio.current_time() + self.bound_seconds
+                self.deadline = self._now() + self.bound_seconds
 
     def end(self, event: StreamEvent) -> None:
         """The model has said something; the head of an answer is nothing."""
@@ -64,4 +64,4 @@ class Silence:
 
     def is_too_long(self) -> bool:
         """Whether its time is over."""
-        return self.goes_on and anyio.current_time() >= self.deadline
+        return self.goes_on and self._now() >= self.deadline

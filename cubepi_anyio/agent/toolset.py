@@ -26,6 +26,7 @@ class Toolset:
 
 
 NO_TOOLS = Toolset(())
+"""The tools of an agent that has none."""
 
 
 def checked_tools(tools: Any) -> tuple[AgentTool, ...]:

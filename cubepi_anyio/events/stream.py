@@ -70,6 +70,7 @@ class StreamEvent:
     """What the provider said the message is: its word, never what somebody has read."""
     source: SnapshotSource | None = field(repr=False, compare=False)
     """The message of the stream the event was pushed into; ``None`` before."""
+    # Where it stands in that stream; set together with ``source``, which spares each delta two fields.
     mark: int = field(repr=False, compare=False)
     length: int = field(repr=False, compare=False)
 
@@ -96,8 +97,6 @@ class StreamEvent:
         self.usage = usage
         self.given = partial
         self.source = None
-        self.mark = 0
-        self.length = 0
 
     @property
     def partial(self) -> AssistantMessage | None:

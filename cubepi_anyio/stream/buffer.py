@@ -55,7 +55,18 @@ class StreamStatistics:
 class EventBuffer(Generic[_T]):
     """Items in order, for one consumer. What is put after the end is dropped."""
 
-    __slots__ = ("_burst", "_is_taking", "_items", "_readable", "_writable", "ended", "last", "new_event", "size")
+    __slots__ = (
+        "_burst",
+        "_is_taking",
+        "_items",
+        "_readable",
+        "_writable",
+        "ended",
+        "is_writable",
+        "last",
+        "new_event",
+        "size",
+    )
 
     def __init__(self, size: int = 64) -> None:
         self.size: int = size
@@ -66,28 +77,27 @@ class EventBuffer(Generic[_T]):
         self.new_event: Callable[[], anyio.Event] = anyio.Event
         self._readable: anyio.Event | None = None
         self._writable: anyio.Event | None = None
+        self.is_writable: bool = True
+        """Whether there is room, and somebody who may want it."""
         self.ended: bool = False
         """Whether nothing more will come."""
         self.last: _T | None = None
         """The item that was taken last."""
-
-    @property
-    def is_writable(self) -> bool:
-        """Whether there is room, and somebody who may want it."""
-        return len(self._items) < self.size and not self.ended
 
     def put(self, item: _T) -> None:
         """Add an item, also beyond ``size``. Dropped after the end."""
         if self.ended:
             return
         self._items.append(item)
+        if len(self._items) >= self.size:
+            self.is_writable = False
         if self._readable is not None:
             self._readable.set()
             self._readable = None
 
     def end(self) -> None:
         """Say that nothing more will come; what is there can still be taken, and waiting producers are let on."""
-        self.ended = True
+        self.ended, self.is_writable = True, False
         if self._readable is not None:
             self._readable.set()
             self._readable = None
@@ -115,6 +125,8 @@ class EventBuffer(Generic[_T]):
         if self._items and self._burst < self.size:
             self._burst += 1
             self.last = item = self._items.popleft()
+            if not self.is_writable:
+                self.is_writable = not self.ended and len(self._items) < self.size
             return item
         return None
 
@@ -147,6 +159,7 @@ class EventBuffer(Generic[_T]):
         if not self._items:
             raise StopAsyncIteration
         self.last = item = self._items.popleft()
+        self.is_writable = not self.ended and len(self._items) < self.size
         return item
 
     def _let_producers_on(self) -> None:

@@ -268,8 +268,7 @@ class MessageBuilder:
         else:
             if event.type not in ("start", "done", "error"):
                 self._open_or_close(event)
-            if self._current is not None:
-                event.length = self._current.length
+            event.length = self._current.length if self._current is not None else 0
         event.source = self
         event.mark = mark
 

@@ -64,6 +64,8 @@ class DraftWriter:
         self._model = model
         self._api = api
         self._open: dict[int, type[AssistantContent]] = {}
+        self._delta_types: dict[int, StreamEventType] = {}
+        """Of the blocks that are open and can grow."""
         self._count = 0
         self._last = -1
         self._last_kind: type[AssistantContent] | None = None
@@ -100,19 +102,22 @@ class DraftWriter:
         self._count += 1
         kind = type(block)
         self._open[index] = kind
+        if kind in _DELTA:
+            self._delta_types[index] = _DELTA[kind]
         self._last, self._last_kind = index, kind
         self._emit(StreamEvent(_START[kind], index, block=block))
         return index
 
     def append(self, index: int, delta: str) -> None:
         """Let an open block grow by ``delta``: text, thinking, or the JSON text of a call's arguments."""
-        kind = self._open.get(index) or self._kind_of(index)
-        self._emit(StreamEvent(_DELTA[kind], index, delta))
+        delta_type = self._delta_types.get(index) or _DELTA[self._kind_of(index)]
+        self._emit(StreamEvent(delta_type, index, delta))
 
     def close(self, index: int, block: AssistantContent | None = None) -> None:
         """End a block. ``block`` gives what its start did not; for text or arguments it lacks, the deltas do."""
         kind = self._kind_of(index)
         del self._open[index]
+        self._delta_types.pop(index, None)
         if index == self._last:
             self._last_kind = None
         self._emit(StreamEvent(_END[kind], index, block=block))

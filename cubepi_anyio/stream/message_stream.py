@@ -169,6 +169,7 @@ class MessageStream:
             if (index in self._open_blocks) is (step == "end"):
                 self._open_blocks = self._open_blocks ^ {index}
         event.source = _Given(given, self._open_blocks)
+        event.mark = event.length = 0
 
     async def send(self, event: StreamEvent) -> None:
         """Hand over one event, waiting while 64 are unread. Cancelling the wait leaves the event unsent.
