@@ -453,6 +453,17 @@ async def test_a_stream_that_is_left_early_closes_every_onion() -> None:
     await assert_well_ended(made)
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_leaving_a_stream_reaches_a_layer_that_waits(when: str) -> None:
+    waiting = Waiting(when)
+    made = bench("done", middleware=[waiting])
+    async with made.agent.stream("hi") as run:
+        await waiting.waits.wait()
+    assert (await run.result()).outcome == ("aborted" if when == "before" else "completed")
+    assert not made.agent.state.is_running
+    await assert_well_ended(made, heard=when == "after")
+
+
 async def test_a_forked_run_has_its_onions_too() -> None:
     onions = Onions()
     made = bench("aside", middleware=[onions])
