@@ -12,6 +12,7 @@ from anyio import from_thread
 from anyio.lowlevel import checkpoint
 
 from cubepi_anyio import (
+    AbortSignal,
     AgentTool,
     AgentToolResult,
     BeforeToolCallResult,
@@ -603,6 +604,51 @@ async def test_a_call_that_its_layer_has_cut_off_and_not_answered_is_a_cancelled
     assert (await made.agent.prompt("hi")).outcome == "completed"
     assert made.texts == ["The call was cancelled before it was complete.", "say"]
     assert "tool_execution_end:c1:cancelled" in made.labels
+    await assert_well_ended(made)
+
+
+class Cutting(Middleware):
+    """Cuts a call off when ``cut`` is called, and keeps what the call came to."""
+
+    def __init__(self) -> None:
+        self.scope = anyio.CancelScope()
+        self.known: list[CallOutcome | None] = []
+
+    def cut(self) -> None:
+        self.scope.cancel()
+
+    async def around_tool_call(self, call: ToolCall, proceed: Proceed[CallOutcome], *, ctx: Any) -> CallOutcome | None:
+        with self.scope:
+            return await proceed()
+        self.known.append(proceed.outcome)
+        return None
+
+
+@pytest.mark.parametrize("listens", [True, False])
+async def test_a_call_in_a_thread_that_its_layer_has_cut_off_is_what_became_of_its_function(
+    listens: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    go = threading.Event()
+
+    def block(tool_call_id: str, params: NoParams, *, signal: AbortSignal) -> str:
+        from_thread.run_sync(cutting.cut)
+        while not (listens and signal.is_set()) and not go.wait(0.005):
+            pass
+        return "stopped half-way"
+
+    cutting = Cutting()
+    made = bench(calling("block"), "done", tools=[tool_of("block", block)], middleware=[cutting])
+    try:
+        assert (await made.agent.prompt("hi")).outcome == "completed"
+    finally:
+        go.set()
+    (known,) = cutting.known
+    assert known is not None
+    assert known.ending == ("finished" if listens else "abandoned")
+    assert ("stopped half-way" if listens else "The call was cancelled (by a middleware)") in made.texts[0]
+    assert [record.getMessage() for record in caplog.records if "abandoned" in record.getMessage()] == (
+        [] if listens else ["tool 'block' does not look at its signal and is abandoned in its thread (by a middleware)"]
+    )
     await assert_well_ended(made)
 
 

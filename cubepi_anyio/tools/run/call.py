@@ -265,7 +265,8 @@ async def _reach_outcome(slot: CallSlot, plan: BatchPlan) -> None:
 
 def _know_interrupted(slot: CallSlot, plan: BatchPlan) -> None:
     """Have an outcome although the surroundings are cancelled: the onions hear of it, and may make another of it."""
-    _keep_thread_outcome(slot, "what is around it was cancelled")
+    assert slot.around is not None
+    _keep_thread_outcome(slot, "the run was cancelled" if _comes_from_outside(slot.around) else "by a middleware")
     _note_lateness(slot, plan)
     if slot.outcome is None:
         slot.outcome = plan.reporter.outcome_of_interrupted(slot)
