@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -40,13 +41,16 @@ async def ask_model(run: Run) -> TurnAction:
             outcome = await through(
                 hooks.around_model_call,
                 request.answer,
-                known=lambda: request.outcome,
-                accept=lambda returned: _as_outcome(request.outcome, returned),
+                known=lambda: request.outcome or request.cut,
+                accept=lambda returned: _as_outcome(request.outcome or request.cut, returned),
                 what="a model's call, once something of its answer was said,",
                 may_repeat=lambda: not record.answer_is_said,
                 ctx=run.context(),
                 signal=run.ending.signal,
             )
+            if outcome is request.cut:  # by a layer, which has kept what had come until then
+                error = IncompleteStream("the request was cut off by what stood around it")
+                outcome = replace(outcome, error=error)
         except BaseException:
             # The onions were cancelled, or failed, when the answer was complete: what the model said stands.
             if request.outcome is not None:
@@ -67,11 +71,13 @@ async def ask_model(run: Run) -> TurnAction:
 class _Request:
     """One turn's request, which is made again where ``around_model_call`` wants it so."""
 
-    __slots__ = ("_run", "action", "outcome")
+    __slots__ = ("_run", "action", "cut", "outcome")
 
     def __init__(self, run: Run) -> None:
         self._run = run
         self.outcome: ModelOutcome | None = None
+        self.cut: ModelOutcome | None = None
+        """What had come of the answer when asking for it was cancelled."""
         self.action: TurnAction = _NOTHING_DECIDED
 
     async def answer(self) -> ModelOutcome:
@@ -79,13 +85,20 @@ class _Request:
         run = self._run
         if self.outcome is not None and run.ending.is_called:
             return self.outcome  # a run that has been ended, by a limit on this answer, asks no model any more
-        if self.outcome is not None:  # the answer is asked for anew: of the first, what it cost is left
-            if self.outcome.message.usage is not None:
-                run.record.usage = run.record.usage + self.outcome.message.usage
+        first = self.outcome or self.cut
+        if first is not None:  # the answer is asked for anew: of the first, what it cost is left
+            if first.message.usage is not None:
+                run.record.usage = run.record.usage + first.message.usage
             run.record.open_answer(MessageStream())
-        self.outcome, self.action = None, _NOTHING_DECIDED
-        shown, system_prompt = await _what_is_shown(run)
-        answer = await read_answer(run, partial(_open_stream, run, shown, system_prompt))
+        self.outcome, self.cut, self.action = None, None, _NOTHING_DECIDED
+        try:
+            shown, system_prompt = await _what_is_shown(run)
+            answer = await read_answer(run, partial(_open_stream, run, shown, system_prompt))
+        except anyio.get_cancelled_exc_class():
+            stream = run.record.stream or MessageStream()
+            message = stream.broken_message().model_copy(update={"stop_reason": "aborted"})
+            self.cut = ModelOutcome(message=message, said=run.record.answer_is_said)
+            raise
         stream = run.record.stream
         error = None
         if answer is None:  # a limit has ended the reading

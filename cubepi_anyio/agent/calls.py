@@ -189,6 +189,12 @@ class Calls:
             self._all_cancelled(None)
         self._watch([slot])
 
+    def outcome_of_interrupted(self, slot: CallSlot) -> CallOutcome:
+        """How a call ended that was cancelled with what is around it, before it had come to anything."""
+        if slot.aborted:
+            return CallOutcome.aborted(slot.call, slot.abort_reason)
+        return CallOutcome.cancelled(slot.call, self._ending.why(), started=slot.started)
+
     def call_interrupted(self, slot: CallSlot) -> None:
         """Close a call that ended because the run is cancelled, at the moment it ended."""
         try:
@@ -215,10 +221,8 @@ class Calls:
             self._record.outbox.say(ToolExecutionStartEvent(slot.call.id, slot.call.name, slot.call.arguments))
 
     def _close_interrupted(self, slot: CallSlot) -> None:
-        if slot.outcome is None and slot.aborted:
-            slot.outcome = CallOutcome.aborted(slot.call, slot.abort_reason)
-        elif slot.outcome is None:
-            slot.outcome = CallOutcome.cancelled(slot.call, self._ending.why(), started=slot.started)
+        if slot.outcome is None:
+            slot.outcome = self.outcome_of_interrupted(slot)
         self._close(slot)
 
     def _close(self, slot: CallSlot) -> None:

@@ -15,6 +15,8 @@ The rules, which hold at each of the four seams:
   ``proceed.outcome`` holds the outcome by then, so that ``finally`` can tell of it.
 * A layer cannot swallow what is not its own. If it catches the cancellation, or what was raised further in (a hook's
   bug, Ctrl-C), and returns, that leaves all the same.
+* A layer may cut off what it stands around, with a scope of its own: there ``proceed.outcome`` is what had come until
+  then, nobody else is told to stop, and what the layer returns is the outcome.
 * What a layer raises by itself leaves as a hook's error does. What the body came to stays what it was.
 * What a layer returns is checked by the seam; ``None`` is the outcome as it is.
 

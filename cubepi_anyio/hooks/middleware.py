@@ -88,7 +88,8 @@ class Middleware:
         """Stand around a whole run, settling included: from before ``agent_start`` until after ``agent_end``.
 
         Opened for a run that began, and again when it is resumed. ``proceed()`` has to be called, and returns the
-        ``RunResult``. An exception that ends the run leaves ``proceed()`` as itself.
+        ``RunResult``. An exception that ends the run leaves ``proceed()`` as itself. An abort cancels what the layer
+        waits for, before the run, which then does not begin, and after it, when the outcome stands.
         The first middleware is the outermost; ``None`` keeps the result.
         """
         return await proceed()
@@ -99,7 +100,8 @@ class Middleware:
         """Stand around one turn's request: the transforms, all tries, and ``after_model_response``.
 
         ``proceed()`` may be called again while nothing of an answer was said; the transforms run again then. Not
-        calling it answers in the model's place. A message that is returned takes the place of the answer.
+        calling it answers in the model's place. A message that is returned takes the place of the answer, with the
+        usage of the answer where it has none of its own.
         The first middleware is the outermost; ``None`` keeps the outcome.
         """
         return await proceed()
@@ -125,7 +127,8 @@ class Middleware:
         said; for each call whose turn came, also one that is refused, vetoed, unknown, suspended or ended alone, and
         again when it is resumed. A call that ends alone (its timeout, ``abort_tool_call``) is an outcome like others.
         Not calling ``proceed()`` answers in the tool's place: then no hook and no approval was asked, and the ending of
-        the outcome is ``answered``. A result that is returned takes the place of the tool's.
+        the outcome is ``answered``. A result that is returned takes the place of the tool's, or answers a call that
+        would wait for a person. An outcome that was kept from another call is given this call's id.
         The first middleware is the outermost; ``None`` keeps the outcome.
         """
         return await proceed()

@@ -27,6 +27,7 @@ from cubepi_anyio import (
     UsageError,
 )
 from cubepi_anyio.checkpointers.memory import MemoryCheckpointer
+from cubepi_anyio.errors import IncompleteStream
 from cubepi_anyio.hooks.around import Proceed
 from cubepi_anyio.providers.composed.fallback import FallbackModel
 from cubepi_anyio.providers.composed.race import RaceModel
@@ -141,8 +142,9 @@ async def test_what_had_come_of_an_answer_is_known_when_the_request_is_cancelled
     onions = Onions()
     made = bench(FauxResponse("one two three", stall_after_deltas=2), middleware=[onions])
     await end_call("abort", made, made.provider.wait_stalled)
-    assert onions.of("call") == [None]  # the request came to no end; the record has what was said
-    assert made.agent.state.messages[-1].text == onions.of("try")[0].message.text != ""
+    (asked,), (tried,) = onions.of("call"), onions.of("try")
+    assert (asked.message.stop_reason, asked.said, asked.error) == ("aborted", True, None)
+    assert made.agent.state.messages[-1].text == asked.message.text == tried.message.text != ""
     await assert_well_ended(made)
 
 
@@ -490,6 +492,73 @@ async def test_a_layer_that_waits_ends_with_the_run_and_an_answer_that_was_whole
     await end_call(way, made, waiting.waits.wait)
     assert [message.text for message in made.agent.state.messages] == ["hi", *(["said"] if when == "after" else [])]
     await assert_well_ended(made)
+
+
+class TimeOut(Middleware):
+    """Gives the model so many seconds, and says something in its place when they are over."""
+
+    def __init__(self, seconds: float, instead: AssistantMessage | None, *, times: int = 1) -> None:
+        self.seconds, self.instead, self.times = seconds, instead, times
+
+    async def around_model_call(
+        self, proceed: Proceed[ModelOutcome], *, ctx: Any
+    ) -> ModelOutcome | AssistantMessage | None:
+        for _ in range(self.times):
+            with anyio.move_on_after(self.seconds):
+                return await proceed()
+        return self.instead
+
+
+@pytest.mark.virtual_clock
+@pytest.mark.parametrize("stall", [{"stall_before_start": True}, {"stall_after_deltas": 1}])
+async def test_a_layer_may_give_the_model_its_time_and_answer_in_its_place(stall: dict[str, Any]) -> None:
+    made = bench(FauxResponse("one two", **stall), middleware=[Onions(), TimeOut(3, saying_so("too slow"))])
+    result = await made.agent.prompt("hi")
+    assert (result.outcome, result.text) == ("completed", "too slow")
+    assert [message.text for message in made.agent.state.messages] == ["hi", "too slow"]
+    assert made.labels.count("message_start:assistant") == made.labels.count("message_end:assistant") == 1
+
+
+@pytest.mark.virtual_clock
+async def test_a_layer_may_cut_an_answer_off_and_keep_what_had_come_which_is_an_error() -> None:
+    made = bench(FauxResponse("one two", stall_after_deltas=1), middleware=[TimeOut(3, None)])
+    result = await made.agent.prompt("hi")
+    assert result.outcome == "error"
+    assert type(result.error) is IncompleteStream
+    assert "cut off by what stood around it" in str(result.error)
+    answer = made.agent.state.messages[-1]
+    assert isinstance(answer, AssistantMessage)
+    assert answer.stop_reason == "aborted"
+    assert "one two".startswith(answer.text)
+
+
+@pytest.mark.virtual_clock
+async def test_a_layer_may_ask_again_what_took_too_long_before_anything_was_said() -> None:
+    slow = FauxResponse("never", stall_before_start=True)
+    made = bench(slow, slow, "at last", middleware=[TimeOut(3, None, times=3)])
+    result = await made.agent.prompt("hi")
+    assert (result.outcome, result.text, made.provider.call_count) == ("completed", "at last", 3)
+
+
+@pytest.mark.parametrize("raises", ["before", "after"])
+async def test_a_bug_around_one_leg_of_a_race_ends_the_run_and_every_leg_is_closed(raises: str) -> None:
+    slow, quick = FauxProvider(provider_id="slow"), FauxProvider(provider_id="quick")
+    slow.set_responses([FauxResponse("never", stall_before_start=True)])
+    quick.set_responses(["first"])
+
+    async def fail(model: BoundModel, proceed: Proceed[ModelOutcome]) -> None:
+        if model.spec.id == "q" and raises == "before":
+            raise ZeroDivisionError("the layer's bug")
+        await proceed()
+        raise ZeroDivisionError("the layer's bug")
+
+    onions = Onions()
+    model = RaceModel([slow.model("s"), quick.model("q")])
+    made = bench_of(model, quick, middleware=[onions, only("around_model_try", fail)])
+    with pytest.raises(ZeroDivisionError):
+        await made.agent.prompt("hi")
+    assert onions.faults == []
+    assert [message.text for message in made.agent.state.messages[1:]] == (["first"] if raises == "after" else [])
 
 
 # --- examples --------------------------------------------------------------------------------

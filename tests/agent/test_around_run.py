@@ -414,6 +414,63 @@ async def test_a_limiter_lets_one_run_go_on_at_a_time_and_others_can_be_aborted_
     assert not limiter.lock.statistics().locked
 
 
+@pytest.mark.virtual_clock
+async def test_a_layer_may_give_a_run_its_time_which_settles_it_as_aborted() -> None:
+    async def limited(proceed: Proceed[RunResult]) -> RunResult | None:
+        with anyio.move_on_after(3):
+            return await proceed()
+        return None
+
+    made = bench(calling("sleep"), tools=[sleeping("sleep")], middleware=[only("around_run", limited)])
+    result = await made.agent.prompt("hi")
+    assert (result.outcome, made.labels[-1]) == ("aborted", "agent_end:aborted")
+    assert [one.details["ending"] for one in made.results] == ["cancelled"]
+    await assert_well_ended(made)
+
+
+@pytest.mark.virtual_clock
+@pytest.mark.parametrize("limit", ["run_timeout", "turn_timeout", "tool_timeout", "idle_timeout"])
+async def test_every_onion_closes_once_when_a_limit_is_reached(limit: str) -> None:
+    onions = Onions()
+    answer = FauxResponse("one two", stall_after_deltas=1) if limit == "idle_timeout" else calling("sleep")
+    limits = RunLimits(**{limit: 5})
+    made = bench(answer, "done", tools=[sleeping("sleep")], middleware=[onions], limits=limits)
+    result = await made.agent.prompt("hi")
+    assert (result.outcome, result.limit) == (("completed", None) if limit == "tool_timeout" else ("limit", limit))
+    assert onions.faults == []
+    assert onions.closed["tool c1"] == (0 if limit == "idle_timeout" else 1)
+    assert [known.outcome for known in onions.of("run")] == [result.outcome]
+
+
+async def test_a_stream_that_is_left_early_closes_every_onion() -> None:
+    onions = Onions()
+    made = bench(FauxResponse("one two", stall_after_deltas=1), middleware=[onions])
+    async with made.agent.stream("hi") as run:
+        async for event in run:
+            if event.type == "message_update":
+                break
+    assert (onions.faults, onions.closed["run"], onions.closed["call"], onions.closed["try"]) == ([], 1, 1, 1)
+    await assert_well_ended(made)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_leaving_a_stream_reaches_a_layer_that_waits(when: str) -> None:
+    waiting = Waiting(when)
+    made = bench("done", middleware=[waiting])
+    async with made.agent.stream("hi") as run:
+        await waiting.waits.wait()
+    assert (await run.result()).outcome == ("aborted" if when == "before" else "completed")
+    assert not made.agent.state.is_running
+    await assert_well_ended(made, heard=when == "after")
+
+
+async def test_a_forked_run_has_its_onions_too() -> None:
+    onions = Onions()
+    made = bench("aside", middleware=[onions])
+    assert (await made.agent.fork_once("what if")).text == "aside"
+    assert (onions.faults, onions.closed["run"]) == ([], 1)
+
+
 class Log(Middleware):
     """Logs each run in a line, also one that was cancelled."""
 

@@ -12,11 +12,13 @@ from anyio import from_thread
 from anyio.lowlevel import checkpoint
 
 from cubepi_anyio import (
+    AbortSignal,
     AgentTool,
     AgentToolResult,
     BeforeToolCallResult,
     CallEnding,
     Middleware,
+    RunContext,
     RunLimits,
     RunResult,
     TextContent,
@@ -554,6 +556,100 @@ async def test_a_timer_measures_each_call() -> None:
     made = bench(calling("five", "ever"), "done", tools=tools, middleware=[timer])
     await made.agent.prompt("hi")
     assert timer.took == {"c1": (5.0, "finished"), "c2": (7.0, "timed_out")}
+
+
+class TimeOut(Middleware):
+    """Gives each call so many seconds, and answers in its place when they are over."""
+
+    def __init__(self, seconds: float, instead: str | None = "too slow") -> None:
+        self.seconds, self.instead = seconds, instead
+        self.known: list[str] = []
+
+    async def around_tool_call(
+        self, call: ToolCall, proceed: Proceed[CallOutcome], *, ctx: Any
+    ) -> CallOutcome | str | None:
+        with anyio.move_on_after(self.seconds):
+            return await proceed()
+        assert proceed.outcome is not None
+        self.known.append(str(proceed.outcome.ending))
+        return self.instead
+
+
+@pytest.mark.virtual_clock
+@pytest.mark.parametrize("kind", ["immediate", "cooperative"])
+async def test_a_layer_may_give_a_call_its_time_and_answer_in_its_place_and_the_run_goes_on(kind: str) -> None:
+    signals: list[Any] = []
+
+    async def wait(tool_call_id: str, params: NoParams, *, ctx: RunContext) -> str:
+        signals.append(made.agent.state.run and made.agent.state.run.signal)
+        await anyio.sleep(2 if tool_call_id == "c2" else 1000)
+        return "in time"
+
+    time_out, outer = TimeOut(3), Onions()
+    tool = tool_of("wait", wait, cancellation=kind, grace=1)
+    made = bench(calling("wait", "wait"), calling("wait"), "done", tools=[tool], middleware=[outer, time_out])
+    result = await made.agent.prompt("hi")
+    assert (result.outcome, result.text) == ("completed", "done")
+    assert made.texts == ["too slow", "in time", "too slow"]
+    assert time_out.known == ["cancelled", "cancelled"]
+    # Nobody has told the run, or the other call, to stop.
+    assert [signal.is_set() for signal in signals] == [False] * 3
+    assert outer.faults == []
+    await assert_well_ended(made)
+
+
+@pytest.mark.virtual_clock
+async def test_a_call_that_its_layer_has_cut_off_and_not_answered_is_a_cancelled_one() -> None:
+    made = bench(calling("wait", "say"), "done", tools=[sleeping("wait"), saying("say")], middleware=[TimeOut(3, None)])
+    assert (await made.agent.prompt("hi")).outcome == "completed"
+    assert made.texts == ["The call was cancelled before it was complete.", "say"]
+    assert "tool_execution_end:c1:cancelled" in made.labels
+    await assert_well_ended(made)
+
+
+class Cutting(Middleware):
+    """Cuts a call off when ``cut`` is called, and keeps what the call came to."""
+
+    def __init__(self) -> None:
+        self.scope = anyio.CancelScope()
+        self.known: list[CallOutcome | None] = []
+
+    def cut(self) -> None:
+        self.scope.cancel()
+
+    async def around_tool_call(self, call: ToolCall, proceed: Proceed[CallOutcome], *, ctx: Any) -> CallOutcome | None:
+        with self.scope:
+            return await proceed()
+        self.known.append(proceed.outcome)
+        return None
+
+
+@pytest.mark.parametrize("listens", [True, False])
+async def test_a_call_in_a_thread_that_its_layer_has_cut_off_is_what_became_of_its_function(
+    listens: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    go = threading.Event()
+
+    def block(tool_call_id: str, params: NoParams, *, signal: AbortSignal) -> str:
+        from_thread.run_sync(cutting.cut)
+        while not (listens and signal.is_set()) and not go.wait(0.005):
+            pass
+        return "stopped half-way"
+
+    cutting = Cutting()
+    made = bench(calling("block"), "done", tools=[tool_of("block", block)], middleware=[cutting])
+    try:
+        assert (await made.agent.prompt("hi")).outcome == "completed"
+    finally:
+        go.set()
+    (known,) = cutting.known
+    assert known is not None
+    assert known.ending == ("finished" if listens else "abandoned")
+    assert ("stopped half-way" if listens else "The call was cancelled (by a middleware)") in made.texts[0]
+    assert [record.getMessage() for record in caplog.records if "abandoned" in record.getMessage()] == (
+        [] if listens else ["tool 'block' does not look at its signal and is abandoned in its thread (by a middleware)"]
+    )
+    await assert_well_ended(made)
 
 
 class Limiter(Middleware):

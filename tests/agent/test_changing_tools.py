@@ -188,7 +188,7 @@ async def test_the_state_shows_the_tools_of_the_turn_and_none_between_runs() -> 
 async def test_what_is_no_set_of_tools_ends_the_run_as_a_hook_s_error_does(
     given: Any, error: type[Exception], text: str
 ) -> None:
-    made = bench("never", tools=lambda ctx: given)  # pyright: ignore[reportArgumentType]
+    made = bench("never", tools=lambda ctx: given)
     with pytest.raises(error, match=text):
         await made.agent.prompt("hi")
     assert (made.provider.call_count, made.labels[-1]) == (0, "agent_end:error")

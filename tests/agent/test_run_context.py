@@ -443,7 +443,9 @@ async def test_notes_of_an_aborted_run_come_back_too() -> None:
 
 async def test_notes_of_the_thread_are_stored_at_each_turn_s_end_with_what_is_still_to_be_stored_of_it() -> None:
     class Counting(Middleware):
-        async def should_stop_after_turn(self, *arguments: Any, ctx: RunContext, signal: Any) -> bool:
+        async def should_stop_after_turn(
+            self, message: Any, tool_results: Any, *, ctx: RunContext, signal: Any
+        ) -> bool:
             ctx.notes["turns"] = ctx.turn
             return False
 

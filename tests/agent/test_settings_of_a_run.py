@@ -106,9 +106,9 @@ async def test_each_model_of_several_has_its_own_beneath_those_of_the_call() -> 
 
 @pytest.mark.parametrize("given", [{"seed": 1}, "hot", 0.5])
 async def test_what_is_no_settings_ends_the_run_as_a_bug_does(given: Any) -> None:
-    for made, arguments in ((bench("never", settings=given), {}), (bench("never"), {"settings": lambda ctx: given})):
+    for made, of_run in ((bench("never", settings=given), None), (bench("never"), lambda ctx: given)):
         with pytest.raises(TypeError, match=f"gives a ModelSettings, not {type(given).__name__}"):
-            await made.agent.prompt("hi", **arguments)
+            await made.agent.prompt("hi", settings=of_run)
         assert balance_faults(made.events) == []
         assert made.provider.call_count == 0
 

@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
 
+from anyio.lowlevel import checkpoint
+
 from cubepi_anyio import (
     Agent,
     FauxProvider,
@@ -82,6 +84,20 @@ def parallel_onions() -> Scenario:
     return inside([Onions("outer"), Onions("inner")], MemoryCheckpointer())
 
 
+def streamed_onions() -> Scenario:
+    """``agent.stream()``, read to its end."""
+
+    async def consume(agent: Agent) -> RunResult:
+        async with agent.stream("Go.") as run:
+            async for _ in run:
+                await checkpoint()
+            return await run.result()
+
+    scenario = inside([Onions("outer"), Swallowing("inner")], None)
+    scenario.run = consume
+    return scenario
+
+
 def sequential_onions() -> Scenario:
     return inside([Onions("only")], None, tool_execution="sequential")
 
@@ -91,7 +107,7 @@ def swallowing_onions() -> Scenario:
     return inside([Onions("outer"), Swallowing("swallowing"), Onions("inner")], None)
 
 
-ONION_SCENARIOS = (parallel_onions, sequential_onions, swallowing_onions)
+ONION_SCENARIOS = (parallel_onions, sequential_onions, swallowing_onions, streamed_onions)
 
 
 def stored_onions(store: Checkpointer) -> Callable[[], Scenario]:

@@ -66,6 +66,7 @@ class CallSlot:
         "aborted",
         "announced",
         "answer",
+        "around",
         "call",
         "cancelled_at",
         "closed",
@@ -87,6 +88,8 @@ class CallSlot:
         self.outcome: CallOutcome | None = None
         self.scope: CancelScope | None = None
         """The innermost scope of the call that is not the tool's own, while the call is on its way."""
+        self.around: CancelScope | None = None
+        """The scope around the onions of the call, where it has any."""
         self.signal: AbortSource | None = None
         self.ctx: RunContext[Any] | None = None
         self.thread: ThreadCall | None = None
@@ -132,7 +135,7 @@ class CallSlot:
         """The call has ended: keep nothing that only its running needed, however many calls the batch still runs."""
         if self.signal is not None:
             run_signal.unfollow(self.signal.set)
-        self.scope = self.coroutine = self.params = self.ctx = None
+        self.scope = self.around = self.coroutine = self.params = self.ctx = None
 
 
 class BatchReporter(Protocol):
@@ -148,6 +151,10 @@ class BatchReporter(Protocol):
 
     def call_cancelled(self, slot: CallSlot, *, alone: bool) -> None:
         """A cancellation has reached the running tool, of this call ``alone``, or of all of them: note the time."""
+        ...
+
+    def outcome_of_interrupted(self, slot: CallSlot) -> CallOutcome:
+        """How a call ended that has reached no outcome because its surroundings are cancelled."""
         ...
 
     def call_interrupted(self, slot: CallSlot) -> None:
@@ -198,7 +205,10 @@ async def run_call(slot: CallSlot, plan: BatchPlan) -> None:
 
 
 async def _go_around(slot: CallSlot, plan: BatchPlan) -> None:
-    """Bring a call to its end inside the onions around it, which a scope of the call ends with it."""
+    """Bring a call to its end inside the onions around it, which a scope of the call ends with it.
+
+    An onion may have cancelled what it stands around: so the call is closed only when all of them have been left.
+    """
     assert plan.hooks.around is not None
     refused = slot.outcome
 
@@ -210,18 +220,17 @@ async def _go_around(slot: CallSlot, plan: BatchPlan) -> None:
 
     try:
         with CancelScope() as slot.scope:
+            slot.around = slot.scope
             ctx = _context(slot, plan)
             slot.outcome = await plan.hooks.around(slot.call, body, lambda: slot.outcome, ctx, plan.run.signal)
     except anyio.get_cancelled_exc_class():
-        if slot.outcome is None:  # the onions were cancelled before they went on
-            _interrupt(slot, plan)
+        _interrupt(slot, plan)
         raise
-    if slot.outcome is None:
+    if slot.outcome is None:  # the onions were cancelled before they went on
         slot.outcome = _outcome_of_cancelled(slot, plan)
 
 
 async def _reach_outcome(slot: CallSlot, plan: BatchPlan) -> None:
-    around = slot.scope
     slot.scope = scope = CancelScope()
     try:
         with scope:
@@ -239,20 +248,35 @@ async def _reach_outcome(slot: CallSlot, plan: BatchPlan) -> None:
     except anyio.get_cancelled_exc_class() as error:  # noqa: ASYNC103 - the scopes say whose it is
         # The type of the exception does not say who was cancelled; the state of the surroundings does.
         if surroundings_are_cancelled():
-            _interrupt(slot, plan)
+            slot.scope = slot.around
+            if slot.around is None:
+                _interrupt(slot, plan)
+            else:
+                _know_interrupted(slot, plan)
             raise
         slot.outcome = CallOutcome.failed(slot.call, _self_cancelled(error))
     if slot.outcome is None:
         slot.outcome = _outcome_of_cancelled(slot, plan)
-    slot.scope = around
+    slot.scope = slot.around
     _note_lateness(slot, plan)
     if plan.cancel_requests():
         await let_own_cancellation_pass()
 
 
-def _interrupt(slot: CallSlot, plan: BatchPlan) -> None:
-    _keep_thread_outcome(slot, "the run was cancelled")
+def _know_interrupted(slot: CallSlot, plan: BatchPlan) -> None:
+    """Have an outcome although the surroundings are cancelled: the onions hear of it, and may make another of it."""
+    assert slot.around is not None
+    _keep_thread_outcome(slot, "the run was cancelled" if _comes_from_outside(slot.around) else "by a middleware")
     _note_lateness(slot, plan)
+    if slot.outcome is None:
+        slot.outcome = plan.reporter.outcome_of_interrupted(slot)
+
+
+def _interrupt(slot: CallSlot, plan: BatchPlan) -> None:
+    """Close a call on the way, whose surroundings are cancelled."""
+    _keep_thread_outcome(slot, "the run was cancelled")
+    if slot.around is None:
+        _note_lateness(slot, plan)
     slot.let_go(plan.run.signal)
     plan.reporter.call_interrupted(slot)
 
@@ -463,6 +487,8 @@ def _note_cancellation(slot: CallSlot, plan: BatchPlan, error: BaseException) ->
         return
     alone = plan.run.signal.is_set() or slot.ended_alone
     if alone or (slot.signal is not None and slot.signal.is_set()) or _comes_from_outside(scope):
+        if slot.around is not None and not alone:  # an onion may have cancelled this call, and nothing else
+            alone = not _comes_from_outside(slot.around)
         plan.reporter.call_cancelled(slot, alone=alone)
 
 
