@@ -174,30 +174,23 @@ class _Block:
 
     def finish(self, told: AssistantContent | None) -> AssistantContent | None:
         """The block as it is when it ends; ``told`` has the last word on everything it says."""
-        if self.kind == "text":
-            return self._finish_text(told)
-        if self.kind == "thinking":
-            return self._finish_thinking(told)
         block = told if told is not None else self.known
+        if self.kind == "text":
+            if told is not None and told.type == "text" and told.text:
+                return told
+            return TextContent(text=self._text, vendor=_vendor_of(block))
+        if self.kind == "thinking":
+            if block is None or block.type != "thinking":
+                return ThinkingContent(thinking=self._text)
+            if block is told and block.thinking:
+                return block
+            return block.model_copy(update={"thinking": self._text})
         if block is None or block.type != "tool_call" or block.arguments or block.invalid_arguments is not None:
             return block
         if block is told and "arguments" in block.model_fields_set:
             return block  # told to have none
         arguments, invalid = parse_arguments(self._text)
         return block.model_copy(update={"arguments": arguments, "invalid_arguments": invalid})
-
-    def _finish_text(self, told: AssistantContent | None) -> AssistantContent:
-        if told is not None and told.type == "text" and told.text:
-            return told
-        return TextContent(text=self._text, vendor=_vendor_of(told if told is not None else self.known))
-
-    def _finish_thinking(self, told: AssistantContent | None) -> AssistantContent:
-        block = told if told is not None else self.known
-        if block is None or block.type != "thinking":
-            return ThinkingContent(thinking=self._text)
-        if block is told and block.thinking:
-            return block
-        return block.model_copy(update={"thinking": self._text})
 
     def preview_at(self, length: int) -> dict[str, Any]:
         """The best reading of the first ``length`` characters; read in order, parsed anew after a tenth of growth."""
@@ -306,11 +299,6 @@ class MessageBuilder:
                 return index if named is not None or self._blocks[index].ended_at is None else None
         return None
 
-    def _last_open(self, kind: str) -> int | None:
-        """The last block of this kind that has not ended, for an ``X_end`` without an index."""
-        indices = range(len(self._blocks) - 1, -1, -1)
-        return next((i for i in indices if self._blocks[i].kind == kind and self._blocks[i].ended_at is None), None)
-
     def _begin(self, event: StreamEvent, kind: str) -> _Block:
         """Append a block, and tell the event where it stands."""
         index = len(self._blocks)
@@ -326,7 +314,11 @@ class MessageBuilder:
         if step == "start":
             self._begin(event, kind)
             return
-        index = self._last_open(kind) if event.content_index is None else self._index_of(event, kind)
+        if event.content_index is not None:
+            index = self._index_of(event, kind)
+        else:  # it ends the last one of its kind that has not ended
+            open_ones = [i for i, b in enumerate(self._blocks) if b.kind == kind and b.ended_at is None]
+            index = open_ones[-1] if open_ones else None
         if index is None:
             if event.block is None:
                 return  # the end of nothing

@@ -144,8 +144,19 @@ class MessageStream:
             return
         if event.source is not None:
             event = event.unbound()
-        if event.given is not None:
-            self._keep_given(event, event.given)
+        given = event.given
+        if given is not None:
+            if self._given is None:
+                self._open_blocks = self._builder.open_blocks() if self._builder is not None else frozenset()
+            self._given = given
+            _, _, step = event.type.partition("_")
+            if step:
+                self._gives_messages = True
+                index = event.content_index if event.content_index is not None else len(given.content) - 1
+                if (index in self._open_blocks) is (step == "end"):
+                    self._open_blocks = self._open_blocks ^ {index}
+            event.source = _Given(given, self._open_blocks)
+            event.mark = event.length = 0
         else:
             builder = self._builder
             if builder is None or self._given is not None:
@@ -157,19 +168,6 @@ class MessageStream:
         if event.type == "done" or event.type == "error":
             self._terminal = event
             buffer.end()
-
-    def _keep_given(self, event: StreamEvent, given: AssistantMessage) -> None:
-        if self._given is None:
-            self._open_blocks = self._builder.open_blocks() if self._builder is not None else frozenset()
-        self._given = given
-        _, _, step = event.type.partition("_")
-        if step:
-            self._gives_messages = True
-            index = event.content_index if event.content_index is not None else len(given.content) - 1
-            if (index in self._open_blocks) is (step == "end"):
-                self._open_blocks = self._open_blocks ^ {index}
-        event.source = _Given(given, self._open_blocks)
-        event.mark = event.length = 0
 
     async def send(self, event: StreamEvent) -> None:
         """Hand over one event, waiting while 64 are unread. Cancelling the wait leaves the event unsent.
@@ -307,16 +305,13 @@ class MessageStream:
                 pass
         await checkpoint()
         if self._result is None and not self._outcome_is_final():
-            await self._wait_for_result()
+            with anyio.move_on_after(_RESULT_SECONDS):
+                while self._result is None and not self._outcome_is_final():
+                    if self._settled is None:
+                        self._settled = anyio.Event()
+                    await self._settled.wait()
         self._settle_result()
         return self.message
-
-    async def _wait_for_result(self) -> None:
-        with anyio.move_on_after(_RESULT_SECONDS):
-            while self._result is None and not self._outcome_is_final():
-                if self._settled is None:
-                    self._settled = anyio.Event()
-                await self._settled.wait()
 
     def result_nowait(self) -> AssistantMessage:
         """The finished message of a stream that has been read to its end.
@@ -390,7 +385,12 @@ class MessageStream:
             await checkpoint_if_cancelled()  # noqa: ASYNC102 - a task group waits for its tasks
             self.fail(_incomplete())
         except BaseExceptionGroup as group:
-            await self._fail_with_group(group)
+            # trio mixes cancellations with the errors of a producer's own tasks. Only the errors count.
+            errors = group.split(anyio.get_cancelled_exc_class())[1]
+            if errors is not None and not isinstance(errors, Exception):
+                raise
+            await checkpoint_if_cancelled()  # noqa: ASYNC102 - a task group waits for its tasks
+            self.fail(errors or _incomplete())
         else:
             self._supply_terminal()
         finally:
@@ -398,14 +398,6 @@ class MessageStream:
             self._buffer.end()
             if self._settled is not None:
                 self._settled.set()
-
-    async def _fail_with_group(self, group: BaseExceptionGroup[BaseException]) -> None:
-        """End with what is no cancellation in ``group``, which trio mixes with the errors of a producer's own tasks."""
-        errors = group.split(anyio.get_cancelled_exc_class())[1]
-        if errors is not None and not isinstance(errors, Exception):
-            raise group
-        await checkpoint_if_cancelled()
-        self.fail(errors or _incomplete())
 
     def _supply_terminal(self) -> None:
         """End the stream for a producer that returned without saying so."""

@@ -181,7 +181,12 @@ class SQLCheckpointer:
         rows = [{"request_id": request.id, "body": encode_request(request).decode()} for request in requests]
         for row in rows:
             _check_id("question", row["request_id"])
-        await self._run(lambda tx: _save_requests(tx, thread_id, rows))
+
+        def save(tx: Transaction) -> None:
+            thread = runs.make_thread(tx, thread_id)
+            tx.many(_INSERT_REQUEST, [{"thread": thread.key, **row} for row in rows])
+
+        await self._run(save)
 
     async def save_answer(self, thread_id: str, request_id: str, answer: PersonAnswer) -> None:
         """See ``Checkpointer.save_answer``."""
@@ -208,7 +213,16 @@ class SQLCheckpointer:
     async def delete(self, thread_id: str) -> None:
         """See ``Checkpointer.delete``."""
         _check_id("thread", thread_id)
-        await self._run(lambda tx: _delete(tx, thread_id))
+
+        def delete(tx: Transaction) -> None:
+            thread = runs.find_thread(tx, thread_id)
+            if thread is None:
+                return
+            for table in _TABLES:
+                tx.run(f"delete from {table} where thread = :thread", thread=thread.key)
+            tx.run("delete from cubepi_threads where id = :thread", thread=thread.key)
+
+        await self._run(delete)
 
     async def list_threads(self) -> list[str]:
         """See ``Checkpointer.list_threads``."""
@@ -278,11 +292,6 @@ def _append_at_once(
         raise ThreadBusy(thread_id) if token is None else ClaimLost(thread_id)
 
 
-def _save_requests(tx: Transaction, thread_id: str, rows: list[dict[str, Any]]) -> None:
-    thread = runs.make_thread(tx, thread_id)
-    tx.many(_INSERT_REQUEST, [{"thread": thread.key, **row} for row in rows])
-
-
 def _save_notes(tx: Transaction, key: int, notes: list[dict[str, str]]) -> None:
     """Replace the notes of a thread whose row is locked."""
     old = [{"thread": key, "name": note["name"]} for note in notes]
@@ -322,15 +331,6 @@ def _fork(tx: Transaction, thread_id: str, new_thread_id: str, after_run_id: str
         new=new.key,
         thread=thread.key,
     )
-
-
-def _delete(tx: Transaction, thread_id: str) -> None:
-    thread = runs.find_thread(tx, thread_id)
-    if thread is None:
-        return
-    for table in _TABLES:
-        tx.run(f"delete from {table} where thread = :thread", thread=thread.key)
-    tx.run("delete from cubepi_threads where id = :thread", thread=thread.key)
 
 
 # --- rows to records -------------------------------------------------------------------------

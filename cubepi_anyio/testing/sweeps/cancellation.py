@@ -35,8 +35,8 @@ It stands on four things:
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import count
 from time import monotonic
@@ -172,18 +172,13 @@ def _report(report: SweepReport, ended: EndedRun, checks: Mapping[str, Check], s
 
 async def _run_and_end(make: MakeScenario, options: _Options, position: int) -> tuple[EndedRun, int]:
     made = make()
-    async with _as_it_is(made) if isinstance(made, Scenario) else made as scenario:
+    async with nullcontext(made) if isinstance(made, Scenario) else made as scenario:
         run = _SweptRun(scenario, options, position)
         await run.drive()
         if isinstance(run.ended.arrived, KeyboardInterrupt):
             raise run.ended.arrived  # it is meant for the sweep
         await run.look_at_what_is_left()
         return run.ended, run.heard_count if options.at == "event" else run.watch.count
-
-
-@asynccontextmanager
-async def _as_it_is(scenario: Scenario) -> AsyncGenerator[Scenario, None]:
-    yield scenario
 
 
 class _SweptRun:
@@ -232,21 +227,18 @@ class _SweptRun:
         assert act is not None
 
         def end_it() -> None:
-            self.ended.endings += 1
-            if not self.ended.was_ended:
-                self._note_the_ending()
+            ended = self.ended
+            ended.endings += 1
+            if not ended.was_ended:
+                ended.was_ended = True
+                ended.phase = self.scenario.agent.state.phase
+                ended.was_over = any(isinstance(event, AgentEndEvent) for events in ended.heard for event in events)
+                self._ended_at_seconds = monotonic()
             act()
 
         self.watch.act = end_it
         if self.position == 0:
             self.watch.fire()
-
-    def _note_the_ending(self) -> None:
-        ended = self.ended
-        ended.was_ended = True
-        ended.phase = self.scenario.agent.state.phase
-        ended.was_over = any(isinstance(event, AgentEndEvent) for events in ended.heard for event in events)
-        self._ended_at_seconds = monotonic()
 
     async def _call(self) -> None:
         """The public call, and what is true at the moment it ends."""

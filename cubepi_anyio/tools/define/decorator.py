@@ -105,14 +105,10 @@ def _execute(tool_name: str, function: Callable[..., Any], read: FunctionParamet
     def run(tool_call_id: str, params: BaseModel, **injected: Any) -> Any:
         return as_result(tool_name, function(**arguments(tool_call_id, params, injected)))
 
-    return _declaring(run_async if is_async_callable(function) else run, read)
-
-
-def _declaring(execute: Any, read: FunctionParameters) -> Callable[..., Any]:
-    """Let the signature say which keywords are wanted, so that no other is passed."""
-    wanted = sorted(set(read.injected.values()) - {"tool_call_id"})
+    execute: Any = run_async if is_async_callable(function) else run
+    # The signature says which keywords are wanted, so that no other is passed.
     execute.__signature__ = Signature(
         [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in ("tool_call_id", "params")]
-        + [Parameter(name, Parameter.KEYWORD_ONLY) for name in wanted]
+        + [Parameter(name, Parameter.KEYWORD_ONLY) for name in sorted({*read.injected.values()} - {"tool_call_id"})]
     )
     return execute

@@ -53,21 +53,18 @@ class AgentToolResult:
 
         Raises ``TypeError`` if anything else is among the content.
         """
-        self.content = _as_blocks(content)
         self.details, self.is_error, self.terminate = details, is_error, terminate
-
-
-def _as_blocks(content: object) -> list[Content]:
-    if isinstance(content, str):
-        return [TextContent(text=content)]
-    blocks: Any = list(content) if isinstance(content, (list, tuple)) else [content]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    for block in blocks:
-        if not isinstance(block, _BLOCKS):
-            raise TypeError(
-                f"the content of a tool result is text, image or document blocks, or one string; "
-                f"got {type(block).__name__}"
-            )
-    return blocks
+        if isinstance(content, str):
+            self.content = [TextContent(text=content)]
+            return
+        blocks: Any = list(content) if isinstance(content, (list, tuple)) else [content]
+        for block in blocks:
+            if not isinstance(block, _BLOCKS):
+                raise TypeError(
+                    f"the content of a tool result is text, image or document blocks, or one string; "
+                    f"got {type(block).__name__}"
+                )
+        self.content = blocks
 
 
 @dataclass(slots=True, eq=False)
@@ -130,10 +127,12 @@ class AgentTool:
     _validate: Callable[[JsonObject], Any] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._check_name()
-        self._check_modes()
-        self._check_seconds()
-        self._check_traits()
+        name: Any = self.name
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ToolDefinitionError(
+                str(name), "a name is 1 to 64 letters (a-z, A-Z), digits, '_' or '-', because vendors refuse others"
+            )
+        self._check_options()
         self.accepts = accepted_keywords(self.name, self.execute)
         self.is_async = is_async_callable(self.execute)
         self.description = self.description or docstring_of(self.execute)
@@ -155,26 +154,15 @@ class AgentTool:
         """
         return self._validate(arguments)
 
-    def _check_name(self) -> None:
-        name: Any = self.name
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise ToolDefinitionError(
-                str(name), "a name is 1 to 64 letters (a-z, A-Z), digits, '_' or '-', because vendors refuse others"
-            )
-
-    def _check_modes(self) -> None:
+    def _check_options(self) -> None:
         if self.execution_mode not in (None, "parallel", "sequential"):
             self._refuse("execution_mode", self.execution_mode, "'parallel', 'sequential' or None")
         if self.cancellation not in ("immediate", "cooperative"):
             self._refuse("cancellation", self.cancellation, "'immediate' or 'cooperative'")
-
-    def _check_seconds(self) -> None:
         if self.timeout is not None and not _is_positive(self.timeout):
             self._refuse("timeout", self.timeout, "a positive number of seconds, or None")
         if not _is_positive(self.grace):
             self._refuse("grace", self.grace, "a positive number of seconds")
-
-    def _check_traits(self) -> None:
         for name in ("read_only", "destructive", "open_world", "idempotent"):
             value: Any = getattr(self, name)
             if value is not None and not isinstance(value, bool):
