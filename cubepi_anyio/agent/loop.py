@@ -120,6 +120,9 @@ async def _go_around(run: Run, body: Callable[[], Awaitable[RunResult[Any]]]) ->
             ending.around = scope
         return result
 
+    def known() -> RunResult[Any] | None:
+        return result
+
     def accept(returned: Any) -> RunResult[Any]:
         if result is None:
             raise UsageError("around_run has to call proceed(): a run cannot be answered in its place")
@@ -129,15 +132,18 @@ async def _go_around(run: Run, body: Callable[[], Awaitable[RunResult[Any]]]) ->
 
     with anyio.CancelScope() as scope:
         ending.around = scope
-        return await through(
+        returned = await through(
             run.config.hooks.around_run,
             run_once,
-            known=lambda: result,
+            known=known,
             accept=accept,
             what="a run",
             ctx=run.context(),
             signal=ending.signal,
         )
+        if returned is known():
+            returned.usage = run.record.usage  # the onions may have added to it
+        return returned
     if result is None:  # the run never began: nobody was told of it
         run.record.outcome = run.outcome_now()
         result = run.result()

@@ -90,6 +90,7 @@ class Middleware:
         Opened for a run that began, and again when it is resumed. ``proceed()`` has to be called, and returns the
         ``RunResult``. An exception that ends the run leaves ``proceed()`` as itself. An abort cancels what the layer
         waits for, before the run, which then does not begin, and after it, when the outcome stands.
+        A stored thread is claimed, read and given back inside of it: change ``ctx.notes`` in hooks further in.
         The first middleware is the outermost; ``None`` keeps the result.
         """
         return await proceed()

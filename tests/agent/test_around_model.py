@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -126,9 +127,19 @@ async def test_both_close_once_when_the_task_is_cancelled() -> None:
         await end_while_it_answers("native", {"stall_after_deltas": 2}, kind())
 
 
+def heard_what_came(made: Bench) -> Callable[[], Awaitable[None]]:
+    """Waits until the model says nothing more, and all that it has said was read."""
+
+    async def wait() -> None:
+        await made.provider.wait_stalled()
+        await anyio.wait_all_tasks_blocked()
+
+    return wait
+
+
 async def end_while_it_answers(way: str, stall: dict[str, Any], onions: Onions) -> None:
     made = bench(FauxResponse("one two three", **stall), "never", middleware=[onions])
-    result = await end_call(way, made, made.provider.wait_stalled)
+    result = await end_call(way, made, heard_what_came(made))
     assert (result.outcome if result is not None else None) == ("aborted" if way == "abort" else None)
     assert onions.faults == []
     assert (onions.closed["run"], onions.closed["call"], onions.closed["try"]) == (1, 1, 1)
@@ -141,7 +152,7 @@ async def end_while_it_answers(way: str, stall: dict[str, Any], onions: Onions) 
 async def test_what_had_come_of_an_answer_is_known_when_the_request_is_cancelled() -> None:
     onions = Onions()
     made = bench(FauxResponse("one two three", stall_after_deltas=2), middleware=[onions])
-    await end_call("abort", made, made.provider.wait_stalled)
+    await end_call("abort", made, heard_what_came(made))
     (asked,), (tried,) = onions.of("call"), onions.of("try")
     assert (asked.message.stop_reason, asked.said, asked.error) == ("aborted", True, None)
     assert made.agent.state.messages[-1].text == asked.message.text == tried.message.text != ""

@@ -192,6 +192,16 @@ async def test_added_usage_counts_in_the_result_under_its_name() -> None:
     assert result.usage == own + twice + Usage(input_tokens=5)
 
 
+async def test_usage_that_is_added_after_the_run_counts_in_its_result_too() -> None:
+    async def judge(proceed: Proceed[Any], *, ctx: RunContext) -> None:
+        await proceed()
+        ctx.add_usage(Usage(input_tokens=7), by="judge")
+
+    plain = await bench("done").agent.prompt("hi")
+    result = await bench("done", middleware=[only("around_run", judge)]).agent.prompt("hi")
+    assert (result.usage, result.usage_by) == (plain.usage + Usage(input_tokens=7), {"judge": Usage(input_tokens=7)})
+
+
 async def test_added_usage_counts_in_the_limit_on_tokens() -> None:
     tools = [tool_of("do", adding(Usage(input_tokens=10_000)))]
     made = bench(calling("do"), "never", tools=tools, limits=RunLimits(max_total_tokens=5_000))
