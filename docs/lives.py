@@ -59,7 +59,7 @@ CALL = Life(
         Step(0, "agent/turn.py", "run_calls", "who may run, and how"),
         Step(0, "tools/run/batch.py", "run_parallel", "all at once"),
         Step(0, "agent/calls.py", "Calls.calls_started", "announced: tool_execution_start"),
-        Step(0, "concurrency.py", "run_in_tasks", "a task for each"),
+        Step(0, "concurrency/tasks.py", "run_in_tasks", "a task for each"),
         Step(1, "tools/run/call.py", "run_call", "brings it to its end"),
         Step(1, "tools/run/call.py", "_reach_outcome", "opens the scope of the call"),
         Step(1, "tools/run/call.py", "_prepare", "preparing: tool and arguments"),
@@ -126,7 +126,7 @@ STORED = Life(
         Step(1, "agent/thread.py", "StoredThread.load", "reads the record"),
         Step(1, "checkpointers/sql/store.py", "SQLCheckpointer.load", "the result is in it"),
         Step(1, "types/transcript.py", "repaired", "it stands behind its call"),
-        Step(1, "concurrency.py", "run_in_tasks", "the run goes on from there"),
+        Step(1, "concurrency/tasks.py", "run_in_tasks", "the run goes on from there"),
     ),
 )
 

@@ -70,7 +70,6 @@ class StreamEvent:
     """What the provider said the message is: its word, never what somebody has read."""
     source: SnapshotSource | None = field(repr=False, compare=False)
     """The message of the stream the event was pushed into; ``None`` before."""
-    # Where it stands in that stream; set together with ``source``, which spares each delta two fields.
     mark: int = field(repr=False, compare=False)
     length: int = field(repr=False, compare=False)
 
@@ -97,6 +96,7 @@ class StreamEvent:
         self.usage = usage
         self.given = partial
         self.source = None
+        self.mark = self.length = 0
 
     @property
     def partial(self) -> AssistantMessage | None:

@@ -156,7 +156,6 @@ class MessageStream:
                 if (index in self._open_blocks) is (step == "end"):
                     self._open_blocks = self._open_blocks ^ {index}
             event.source = _Given(given, self._open_blocks)
-            event.mark = event.length = 0
         else:
             builder = self._builder
             if builder is None or self._given is not None:
