@@ -31,7 +31,7 @@ class Life:
 
 DELTA = Life(
     "The life of a delta",
-    ("the producer's task", "the run's task"),
+    ("the task that produces the answers of the run", "the run's task"),
     (
         Step(0, "providers/http/client.py", "HttpResponse.__anext__", "a chunk has come"),
         Step(0, "providers/http/sse.py", "SSEDecoder.feed", "bytes become frames"),
@@ -41,9 +41,10 @@ DELTA = Life(
         Step(0, "stream/builder.py", "MessageBuilder.apply", "the message grows"),
         Step(0, "stream/buffer.py", "EventBuffer.put", "the reader wakes"),
         Step(0, "stream/message_stream.py", "MessageStream.wait_writable", "waits if 64 are unread"),
+        Step(1, "agent/silence.py", "Silence.end", "the model has said something"),
         Step(1, "agent/record.py", "Record.relay", "read, and to be announced"),
         Step(1, "agent/outbox.py", "Outbox.say", "in the one order of the run"),
-        Step(1, "agent/outbox.py", "Outbox._deliveries", "every listener hears of it"),
+        Step(1, "agent/outbox.py", "Outbox._tell", "every listener hears of it"),
         Step(1, "stream/message_stream.py", "MessageStream.next_nowait", "what lies ready is read at once"),
         Step(1, "agent/silence.py", "Silence.begin", "nothing is ready: its time runs"),
         Step(1, "stream/buffer.py", "EventBuffer.take", "waits, and lets the producer on"),
@@ -65,7 +66,7 @@ CALL = Life(
         Step(1, "tools/run/call.py", "_prepare", "preparing: tool and arguments"),
         Step(1, "tools/run/call.py", "_execute", "running: deadline, errors"),
         Step(1, "tools/run/call.py", "_begin", "async, thread or cooperative"),
-        Step(1, "concurrency.py", "WatchedCoroutine.__await__", "your code, and what is thrown into it"),
+        Step(1, "concurrency/awaitables.py", "WatchedCoroutine.__await__", "your code, and what is thrown into it"),
         Step(1, "tools/run/outcome.py", "CallOutcome.finished", "ended: the outcome is in the slot"),
         Step(1, "agent/calls.py", "Calls.call_ended", "at once, whatever the others do"),
         Step(1, "agent/calls.py", "Calls._keep_result", "its message is made"),
@@ -85,7 +86,7 @@ ABORT = Life(
         Step(0, "agent/agent.py", "Agent.abort", "in any task of the event loop"),
         Step(0, "agent/ending.py", "Ending.abort", "too late once the run settles"),
         Step(0, "agent/ending.py", "Ending._take", "the cause stands, if it is the strongest"),
-        Step(0, "concurrency.py", "AbortSource.set", "the signal is set"),
+        Step(0, "concurrency/abort_signal.py", "AbortSource.set", "the signal is set"),
         Step(0, "agent/calls.py", "Calls._all_cancelled", "the time of running calls runs"),
         Step(0, "agent/watchdog.py", "Watchdog.watch", "a warning, should one go on"),
         Step(1, "tools/run/call.py", "_note_cancellation", "the scope of the run was cancelled"),

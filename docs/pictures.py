@@ -166,22 +166,12 @@ class Node:
     inside: list[Node] = field(default_factory=list["Node"])
 
 
-def children_of(task: Any) -> list[Any]:
-    """The tasks that a task has started and waits for."""
-    return [child for nursery in task.child_nurseries for child in sorted(nursery.child_tasks, key=lambda t: t.name)]
-
-
-def descendants(task: Any) -> list[Any]:
-    """These and theirs."""
-    return [each for child in children_of(task) for each in (child, *descendants(child))]
-
-
 async def while_streaming() -> Node:
-    """What there is while the model answers."""
+    """What there is while the model answers: no task but the one that produces the answer."""
     provider = FauxProvider()
     provider.set_responses([FauxResponse("Let me see.", stall_after_deltas=1)])
     agent = Agent(model=provider.model("m"), limits=RunLimits(run_timeout=60, turn_timeout=20))
-    return await snapshot(agent, provider.wait_stalled, lambda task: [Node("task", "the producer of the stream")])
+    return await snapshot(agent, provider.wait_stalled, lambda tasks: [])
 
 
 async def while_tools_run() -> Node:
@@ -218,10 +208,10 @@ async def while_tools_run() -> Node:
     limits = RunLimits(run_timeout=60, turn_timeout=20)
     agent = Agent(model=provider.model("m"), tools=[search, fetch, upload], limits=limits)
 
-    def calls(task: Any) -> list[Node]:
+    def calls(tasks: Sequence[Any]) -> list[Node]:
         run = agent.state.run
         assert run is not None
-        names = {at[child] for child in descendants(task) if child in at}
+        names = {at[task] for task in tasks}
         return [
             Node("task", f"call of {slot.call.name}", [Node("scope", deadline("call", slot.scope))])
             for slot in run.calls.slots
@@ -237,21 +227,31 @@ def deadline(what: str, scope: Any) -> str:
     return f"scope of the {what}" + (f", {left:.0f} s left" if left < 1e6 else "")
 
 
-async def snapshot(agent: Agent, wait: Callable[[], Any], inner: Callable[[Any], list[Node]]) -> Node:
-    """The tree of a run at the moment for which ``wait`` waits; the run is aborted then."""
+async def snapshot(agent: Agent, wait: Callable[[], Any], inner: Callable[[Sequence[Any]], list[Node]]) -> Node:
+    """The tree of a run at the moment for which ``wait`` waits; the run is aborted then.
+
+    The caller's task has the task group of the run, with the producer of the answers in it, and inside the scopes of
+    the run and the turn that of a batch. ``inner`` draws the tasks of the latter.
+    """
     async with trio.open_nursery() as nursery:
         nursery.start_soon(agent.prompt, "Go.", name="caller")
         await wait()
         [caller] = [task for task in nursery.child_tasks if task.name == "caller"]
         run = agent.state.run
         assert run is not None
-        found = inner(caller)
-        assert len(descendants(caller)) == len(found), [task.name for task in descendants(caller)]
-        scopes = {name: scope for name, scope, _ in run.ending._deadlines}
+        group, *batches = caller.child_nurseries
+        [producer] = group.child_tasks
+        tasks = [task for batch in batches for task in batch.child_tasks]
+        assert not any(task.child_nurseries for task in (producer, *tasks))
+        found = inner(tasks)
+        assert len(found) == len(tasks), tasks
+        scopes = {name: scope for name, scope, _ in run.ending.deadlines}
         turn = Node("scope", deadline("turn", scopes["turn_timeout"]), found)
         whole = Node("scope", deadline("run", scopes["run_timeout"]), [turn])
+        idle = "" if run.record.is_streaming else ", idle"
+        producing = Node("task", f"the task that produces the model's answers{idle}")
         agent.abort()
-    return Node("task", "your task, in agent.prompt()", [whole])
+    return Node("task", "your task, in agent.prompt()", [producing, whole])
 
 
 STEP = 30
@@ -270,7 +270,7 @@ def draw_trees(trees: Sequence[tuple[str, Node]]) -> str:
 def draw_node(node: Node, x: int, y: int, parts: list[str]) -> int:
     """Draw a node and what is inside it; returns the next free line."""
     corner = 11 if node.kind == "task" else 2
-    parts.append(f'<rect class="{node.kind}" x="{x}" y="{y}" width="300" height="22" rx="{corner}"/>')
+    parts.append(f'<rect class="{node.kind}" x="{x}" y="{y}" width="360" height="22" rx="{corner}"/>')
     parts.append(text(x + 12, y + 15, node.label))
     below = y + STEP
     for child in node.inside:
@@ -282,12 +282,12 @@ def draw_node(node: Node, x: int, y: int, parts: list[str]) -> int:
 # --- what a thing passes through -------------------------------------------------------------
 
 RAIL, LINE = 22, 24
-NAMES, FILES, WORDS = 20, 290, 500
+NAMES, FILES, WORDS = 20, 290, 515
 
 
 def draw_life(life: Life) -> str:
     """A row for each function, on the rail of the task that it runs in; a bow where the next is in another task."""
-    top = 16 + 18 * len(life.lanes)
+    top = 22 + 18 * len(life.lanes)
     names = RAIL * len(life.lanes) + NAMES
     rows = [top + LINE * row for row in range(len(life.steps))]
     parts: list[str] = []
@@ -305,7 +305,7 @@ def draw_life(life: Life) -> str:
         parts.append(text(names, y + 4, step.name, kind="name"))
         parts.append(text(FILES, y + 4, step.path, kind="dim"))
         parts.append(text(WORDS, y + 4, step.words))
-    return picture(830, rows[-1] + 16, life.title, parts)
+    return picture(845, rows[-1] + 16, life.title, parts)
 
 
 # --- all of them -----------------------------------------------------------------------------

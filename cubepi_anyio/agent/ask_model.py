@@ -35,37 +35,39 @@ async def ask_model(run: Run) -> TurnAction:
     """
     run.phase = "waiting"
     await checkpoint_if_cancelled()  # a run that has been ended asks no model any more
-    record, hooks, request = run.record, run.config.hooks, _Request(run)
-    if hooks.around_model_call:
-        try:
-            outcome = await through(
-                hooks.around_model_call,
-                request.answer,
-                known=lambda: request.outcome or request.cut,
-                accept=lambda returned: _as_outcome(request.outcome or request.cut, returned),
-                what="a model's call, once something of its answer was said,",
-                may_repeat=lambda: not record.answer_is_said,
-                ctx=run.context(),
-                signal=run.ending.signal,
-            )
-            if outcome is request.cut:  # by a layer, which has kept what had come until then
-                error = IncompleteStream("the request was cut off by what stood around it")
-                outcome = replace(outcome, error=error)
-        except BaseException:
-            # The onions were cancelled, or failed, when the answer was complete: what the model said stands.
-            if request.outcome is not None:
-                try:
-                    _close(run, request.outcome)
-                except Exception as error:  # a listener's, which must not take the place of what is leaving
-                    run.ending.fail(error)
-            raise
-    else:
-        outcome = await request.answer()
+    request = _Request(run)
+    outcome = await (_go_around(run, request) if run.config.hooks.around_model_call else request.answer())
     _close(run, outcome)
     if run.ending.to_raise is not None:  # a hook around a try has failed when the answer was complete
         raise run.ending.to_raise
-    await record.outbox.flush()
+    await run.record.outbox.flush()
     return request.action
+
+
+async def _go_around(run: Run, request: _Request) -> ModelOutcome:
+    """Make the request inside the onions of ``around_model_call``; what the model said in full stands."""
+    try:
+        outcome = await through(
+            run.config.hooks.around_model_call,
+            request.answer,
+            known=lambda: request.outcome or request.cut,
+            accept=lambda returned: _as_outcome(request.outcome or request.cut, returned),
+            what="a model's call, once something of its answer was said,",
+            may_repeat=lambda: not run.record.answer_is_said,
+            ctx=run.context(),
+            signal=run.ending.signal,
+        )
+    except BaseException:
+        # The onions were cancelled, or failed, when the answer was complete.
+        if request.outcome is not None:
+            try:
+                _close(run, request.outcome)
+            except Exception as error:  # a listener's, which must not take the place of what is leaving
+                run.ending.fail(error)
+        raise
+    if outcome is request.cut:  # by a layer, which has kept what had come until then
+        outcome = replace(outcome, error=IncompleteStream("the request was cut off by what stood around it"))
+    return outcome
 
 
 class _Request:

@@ -73,7 +73,7 @@ class Cause:
 class Ending:
     """The ending of one run."""
 
-    __slots__ = ("_cause", "_deadlines", "around", "is_settling", "scope", "signal")
+    __slots__ = ("_cause", "around", "deadlines", "is_settling", "scope", "signal")
 
     def __init__(self) -> None:
         self.signal: AbortSource = AbortSource()
@@ -84,7 +84,8 @@ class Ending:
         self.is_settling: bool = False
         """Whether the record is being completed, or is complete: too late for an abort."""
         self._cause: Cause | None = None
-        self._deadlines: tuple[tuple[str, CancelScope, float], ...] = ()
+        self.deadlines: tuple[tuple[str, CancelScope, float], ...] = ()
+        """The limits that are deadlines: of each its name, the scope that keeps it, and its seconds. Read only."""
 
     # --- ending it ---------------------------------------------------------------------------
 
@@ -143,7 +144,7 @@ class Ending:
 
     def bound_by(self, name: str, scope: CancelScope, seconds: float) -> None:
         """Take the deadline of ``scope`` for the limit ``name``: where it has passed, that is why the run ends."""
-        self._deadlines = (*(entry for entry in self._deadlines if entry[0] != name), (name, scope, seconds))
+        self.deadlines = (*(entry for entry in self.deadlines if entry[0] != name), (name, scope, seconds))
 
     # --- what came of it ---------------------------------------------------------------------
 
@@ -151,7 +152,7 @@ class Ending:
     def cause(self) -> Cause | None:
         """Why the run ends; ``None`` while nothing ends it."""
         if self._cause is None:
-            for name, scope, seconds in self._deadlines:
+            for name, scope, seconds in self.deadlines:
                 if scope.cancel_called:
                     # Set at once, so that a deadline that passes a moment later changes nothing any more.
                     self._cause = Cause(CauseKind.LIMIT, limit=name, bound=seconds)

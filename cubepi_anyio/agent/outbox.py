@@ -9,11 +9,12 @@ So a cancellation can cut the handing on, never the record: settling hands on th
 * a message is stored before any event that was said after it is announced (what was announced is stored);
 * one event goes to one listener after the other, and the next event waits until all have heard this one.
 
-There is one delivery, the generator ``_deliveries``. It tells plain functions on the spot, and yields what has to be
-awaited; where it stands is kept in the outbox, not in the generator, so that it may be dropped at any moment and begun
-anew. ``say`` drives it as far as that takes no waiting, ``flush`` to its end. What happens to failures, and whether
-anybody is waited for, is the policy: a run that goes on raises them and stops handing on (one bug is one error), one
-that settles logs them and goes on, one that has given up waits for nobody.
+Plain functions are told on the spot (``_tell``), by ``say`` itself where nothing is waiting and nobody has to be waited
+for. What is left is queued, and there is one delivery of that, the generator ``_deliveries``: it yields what has to be
+awaited, and ``flush`` drives it to its end. Where it stands is kept in the outbox, not in the generator, so that it may
+be dropped at any moment and begun anew. What happens to failures, and whether anybody is waited for, is the policy: a
+run that goes on raises them and stops handing on (one bug is one error), one that settles logs them and goes on, one
+that has given up waits for nobody.
 
 What would break: events that are announced past the delivery overtake others; a listener that is told again after an
 interruption hears an event twice; one that raises and keeps the others from hearing leaves them with a start without

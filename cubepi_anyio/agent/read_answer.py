@@ -2,19 +2,20 @@
 
 ::
 
-    the producer, a task          the run
+    the task of the producer      the run
     push / send ──▶ [ buffer ] ──▶ announce ──▶ listeners
                                    │
                                    nothing to read: wait, no longer than the model may be silent
 
-The provider writes in a task of its own and the run reads, whatever the listeners are. So a listener that is awaited
-never stands in a cancel scope of the provider, and a bug of a listener never runs through the provider's ``except``.
+The provider writes in the task that the run has for all its answers, and the run reads, whatever the listeners are. So
+a listener that is awaited never stands in a cancel scope of the provider, and a bug of a listener never runs through
+the provider's ``except``.
 
 Two rules make the reading cheap and right:
 
-* What lies ready is read without a scope and without a step of the scheduler; listeners may take their time there.
+* What lies ready is read without a deadline and without a step of the scheduler; listeners may take their time there.
 * Where the model has to be waited for, a scope with the deadline of its silence stands around the waits, and around
-  nothing that another waits for: it is left as soon as a listener has to be awaited.
+  nothing that another waits for: it is left, or its deadline is taken off, before a listener is awaited.
 """
 
 from __future__ import annotations

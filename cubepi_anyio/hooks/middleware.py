@@ -112,7 +112,7 @@ class Middleware:
     ) -> ModelOutcome | AssistantMessage | None:
         """Stand around each try that asks a provider: each retry, each fallback, each leg of a race.
 
-        It runs beside the run, in the task that reads the answer; legs of a race have theirs at the same time.
+        It runs in the task that produces the answer, beside the run's; legs of a race have theirs at the same time.
         ``model`` is the one that is asked. Not calling ``proceed()`` answers in its place; what was said stands, so a
         message that is returned counts only where nothing was.
         The first middleware is the outermost; ``None`` keeps the outcome.

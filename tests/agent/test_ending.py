@@ -88,6 +88,18 @@ async def test_whoever_wakes_up_finds_the_cause() -> None:
     assert found == ["the run was aborted (enough)"]
 
 
+async def test_of_the_deadlines_of_one_limit_the_last_counts() -> None:
+    ending, first, second = Ending(), CancelScope(), CancelScope()
+    ending.bound_run(60)
+    ending.bound_by("turn_timeout", first, 5)
+    ending.bound_by("turn_timeout", second, 7)
+    assert ending.deadlines == (("run_timeout", ending.scope, 60), ("turn_timeout", second, 7))
+    first.cancel()
+    assert not ending.is_called
+    second.cancel()
+    assert (ending.limit, ending.cause and ending.cause.bound) == ("turn_timeout", 7)
+
+
 async def test_too_late_for_an_abort_once_the_run_settles() -> None:
     ending = Ending()
     ending.is_settling = True
