@@ -273,7 +273,7 @@ class Calls:
         record.messages.append(result)
         record.new_messages.append(result)
         if record.is_heard:
-            record.outbox.say(MessageStartEvent(result), MessageEndEvent(result))
+            record.outbox.say_all((MessageStartEvent(result), MessageEndEvent(result)))
 
     # --- calls that wait for a person --------------------------------------------------------
 

@@ -132,31 +132,34 @@ class Outbox:
         if self._store is not None and self._store.notes_changed:
             self._notes_are_due = self.waiting = True
 
-    def say(self, *events: AgentEvent) -> None:
-        """Announce events, at once if that needs no waiting. Raises what a listener raises; the rest stays here."""
+    def say(self, event: AgentEvent) -> None:
+        """Announce an event, at once if that needs no waiting. Raises what a listener raises; the rest stays here."""
         if self.waiting or self._collects or self._listeners.has_async:
-            self._queue(events)
+            self._queue((event,))
             self.waiting = True
             return
-        self.waiting = True  # until all is through: a listener may raise, or say something itself
-        told = 0
+        self.waiting = True  # until all have heard: a listener may raise, or say something itself
         try:
-            for event in events:
-                self._awaiting = self._tell(event)
-                if self._awaiting is not None:
-                    break
-                told += 1
-            else:
-                if not self._events:
-                    self.waiting = False
-                    return
+            self._awaiting = self._tell(event)
         except (Exception, KeyboardInterrupt, SystemExit):
             self._is_broken = True
-            self._queue(events[told:], first=True)
+            self._queue((event,), first=True)
             raise
-        self._queue(events[told:], first=True)
-        if self._awaiting is None:
+        if self._awaiting is not None:
+            self._queue((event,), first=True)
+        elif self._events:
             self._deliver_now()
+        else:
+            self.waiting = False
+
+    def say_all(self, events: Sequence[AgentEvent]) -> None:
+        """``say`` for events that belong together: all of them are said, also if a listener raises at one."""
+        for position, event in enumerate(events):
+            try:
+                self.say(event)
+            except BaseException:
+                self._queue(events[position + 1 :])
+                raise
 
     def _queue(self, events: Sequence[AgentEvent], *, first: bool = False) -> None:
         if self._events is _NO_EVENTS:

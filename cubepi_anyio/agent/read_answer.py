@@ -53,8 +53,9 @@ async def read_answer(run: Run, open_stream: Callable[[], Awaitable[MessageStrea
                 if not (stream.is_over or await _wait_for_the_model(run, stream, silence)):
                     run.ending.reach_limit(silence.limit, silence.bound_seconds or 0)
                     return None
-            # What lies ready is read without a checkpoint: a run that a listener has ended hears of it here.
-            await checkpoint_if_cancelled()
+            # What lies ready is read without a checkpoint: a run that was ended meanwhile hears of it here.
+            if run.ending.is_called:
+                await checkpoint_if_cancelled()
             try:
                 return stream.result_nowait()
             except anyio.WouldBlock:
@@ -102,11 +103,12 @@ async def _read_what_lies_ready(run: Run, stream: MessageStream, silence: Silenc
 
 async def _wait_for_the_model(run: Run, stream: MessageStream, silence: Silence) -> bool:
     """Announce what comes, until the end or until a listener has to be awaited; false after too long a silence."""
-    outbox = run.record.outbox
+    record, next_nowait = run.record, stream.next_nowait
+    outbox = record.outbox
     silence.begin()
     with anyio.CancelScope(deadline=silence.deadline) as scope:
         while not outbox.waiting:
-            event = stream.next_nowait()
+            event = next_nowait()
             if event is None:
                 silence.begin()
                 event = await anext(stream)
@@ -114,7 +116,7 @@ async def _wait_for_the_model(run: Run, stream: MessageStream, silence: Silence)
                 silence.end(event)
             if event.type == "done" or event.type == "error":
                 return True
-            run.record.relay(event)
+            record.relay(event)
     if scope.cancelled_caught:
         return not silence.is_too_long()
     await outbox.flush()

@@ -153,14 +153,14 @@ class Record:
             events: list[AgentEvent] = [TurnStartEvent(self.turn)]
             for message in said:
                 events += (MessageStartEvent(message), MessageEndEvent(message))
-            self.outbox.say(*events)
+            self.outbox.say_all(events)
 
     def say_messages(self, messages: Sequence[Message]) -> None:
         """Put messages into the transcript in the middle of a turn, and announce them."""
         for given in messages:
             message = self.add(given)
             if self.is_heard:
-                self.outbox.say(MessageStartEvent(message), MessageEndEvent(message))
+                self.outbox.say_all((MessageStartEvent(message), MessageEndEvent(message)))
 
     def finish_turn(self) -> None:
         """Say ``turn_end``, if a turn is open, and have the thread's notes stored with it."""
@@ -266,4 +266,4 @@ class Record:
                 self.outbox.say(end)
             else:
                 self._answer_started = True
-                self.outbox.say(MessageStartEvent(message), end)
+                self.outbox.say_all((MessageStartEvent(message), end))

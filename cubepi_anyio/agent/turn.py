@@ -41,7 +41,8 @@ async def run_turn(run: Run, prompts: Sequence[Message]) -> bool:
         return False
     wants_more = False
     if asked_for := answer.tool_calls:
-        await checkpoint_if_cancelled()  # whoever heard the answer may have ended the run: then no call of it begins
+        if run.ending.is_called:
+            await checkpoint_if_cancelled()  # whoever heard the answer has ended the run: no call of it begins
         slots = calls.open(asked_for)
         await run_calls(run, slots, answer, refusal=_refusal(run, answer, action))
         wants_more = not all(slot.outcome and slot.outcome.result.terminate for slot in slots)
@@ -91,6 +92,7 @@ async def run_calls(run: Run, slots: list[CallSlot], answer: AssistantMessage, *
         hooks=tool_hooks(run.config.hooks, answer),
         reporter=run.calls,
         run=run,
+        signal=run.ending.signal,
         tool_timeout=limits.tool_timeout,
         cancel_requests=run.cancel_requests,
         settle_timeout=limits.settle_timeout,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import anyio
@@ -59,13 +60,12 @@ async def run_in_tasks(
     error: BaseException | None = None
 
     async def run(function: Callable[..., Awaitable[_T]]) -> None:
-        arguments = (tasks,) if given_group else ()
         try:
             if counted:
                 with OwnCancelCount():
-                    outcomes.append(await function(*arguments))
+                    outcomes.append(await function())
             else:
-                outcomes.append(await function(*arguments))
+                outcomes.append(await function())
         except (KeyboardInterrupt, SystemExit, ExceptionGroup) as exit_request:
             # A group of errors is carried over too: trio would split it, and drop the cancellations of its siblings.
             exits.append(exit_request)
@@ -74,7 +74,7 @@ async def run_in_tasks(
     try:
         async with anyio.create_task_group() as tasks:
             for function in functions:
-                tasks.start_soon(run, function, name=name)
+                tasks.start_soon(run, partial(function, tasks) if given_group else function, name=name)
     except BaseExceptionGroup as group:
         error = bare_error(group)
     except anyio.get_cancelled_exc_class():  # noqa: ASYNC103 - an exit request goes first

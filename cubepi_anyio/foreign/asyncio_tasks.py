@@ -41,12 +41,7 @@ def native_cancel_counter() -> Callable[[], int]:
             return count_no_requests
     except RuntimeError:  # no asyncio loop runs in this thread: trio
         return count_no_requests
-    return _requests_of_current_task
-
-
-def _requests_of_current_task() -> int:
-    asyncio: Any = sys.modules["asyncio"]
-    return asyncio.current_task().cancelling()
+    return lambda: current_task().cancelling()
 
 
 def count_no_requests() -> int:

@@ -100,6 +100,11 @@ class MessageStream:
         """The terminal event, from the moment it is pushed."""
         self._buffer: EventBuffer[StreamEvent] = EventBuffer()
         """Ended by the terminal event, by a producer that has gone, and by a consumer that has left."""
+        self.next_nowait: Callable[[], StreamEvent | None] = self._buffer.take_nowait
+        """Return the next event without a checkpoint; ``None`` if there is none, and where ``anext`` has to pass one.
+
+        For a consumer that does something else before it waits. After ``None``, await ``anext``.
+        """
         self._block = TaskBlock("a message stream")
         self._worker: Worker | None = None
         self._entered = False
@@ -278,13 +283,6 @@ class MessageStream:
             self._buffer.ended = False
             self.fail(_incomplete())
             return await anext(self)
-
-    def next_nowait(self) -> StreamEvent | None:
-        """Return the next event without a checkpoint; ``None`` if there is none, and where ``anext`` has to pass one.
-
-        For a consumer that does something else before it waits. After ``None``, await ``anext``.
-        """
-        return self._buffer.take_nowait()
 
     async def result(self) -> AssistantMessage:
         """Read to the end and return the finished message; events not yet read are passed over.

@@ -179,6 +179,8 @@ class BatchPlan:
     reporter: BatchReporter
     run: RunView
     """The run, as the contexts of hooks and tools show it."""
+    signal: AbortSignal
+    """The run's: set when it is told to stop."""
     tool_timeout: float | None
     """Seconds for tools without a timeout of their own."""
     cancel_requests: Callable[[], int]
@@ -198,7 +200,7 @@ async def run_call(slot: CallSlot, plan: BatchPlan) -> None:
         await _go_around(slot, plan)
     elif slot.outcome is None:
         await _reach_outcome(slot, plan)
-    slot.let_go(plan.run.signal)
+    slot.let_go(plan.signal)
     handing_on = plan.reporter.call_ended(slot)
     if handing_on is not None:
         await handing_on
@@ -222,7 +224,7 @@ async def _go_around(slot: CallSlot, plan: BatchPlan) -> None:
         with CancelScope() as slot.scope:
             slot.around = slot.scope
             ctx = _context(slot, plan)
-            slot.outcome = await plan.hooks.around(slot.call, body, lambda: slot.outcome, ctx, plan.run.signal)
+            slot.outcome = await plan.hooks.around(slot.call, body, lambda: slot.outcome, ctx, plan.signal)
     except anyio.get_cancelled_exc_class():
         _interrupt(slot, plan)
         raise
@@ -277,7 +279,7 @@ def _interrupt(slot: CallSlot, plan: BatchPlan) -> None:
     _keep_thread_outcome(slot, "the run was cancelled")
     if slot.around is None:
         _note_lateness(slot, plan)
-    slot.let_go(plan.run.signal)
+    slot.let_go(plan.signal)
     plan.reporter.call_interrupted(slot)
 
 
@@ -329,7 +331,7 @@ async def _prepare_with_hooks(slot: CallSlot, plan: BatchPlan) -> None:
     hooks = plan.hooks
     try:
         resolved = (
-            await hooks.resolve(slot.call, _context(slot, plan), plan.run.signal) if hooks.resolve is not None else None
+            await hooks.resolve(slot.call, _context(slot, plan), plan.signal) if hooks.resolve is not None else None
         )
         if resolved is not None:
             slot.call = resolved.model_copy(update={"id": slot.call.id})
@@ -372,7 +374,7 @@ async def _before(slot: CallSlot, plan: BatchPlan) -> None:
     assert tool is not None
     assert plan.hooks.before is not None
     try:
-        decision = await plan.hooks.before(slot.call, slot.params, tool.validate, _context(slot, plan), plan.run.signal)
+        decision = await plan.hooks.before(slot.call, slot.params, tool.validate, _context(slot, plan), plan.signal)
     except ArgumentsInvalid as invalid:
         slot.outcome = CallOutcome.refused(slot.call, invalid.text)
         return
@@ -391,7 +393,7 @@ async def _after(slot: CallSlot, plan: BatchPlan) -> None:
     assert plan.hooks.after is not None
     if outcome is None or outcome.ending in (CallEnding.REFUSED, CallEnding.SUSPENDED):
         return
-    change = await plan.hooks.after(slot.call, outcome.result, outcome.is_error, _context(slot, plan), plan.run.signal)
+    change = await plan.hooks.after(slot.call, outcome.result, outcome.is_error, _context(slot, plan), plan.signal)
     if change is None:
         return
     given = {"content": change.content, "details": change.details, "terminate": change.terminate}
@@ -485,7 +487,7 @@ def _note_cancellation(slot: CallSlot, plan: BatchPlan, error: BaseException) ->
     scope = slot.scope
     if slot.cancelled_at is not None or scope is None or not isinstance(error, anyio.get_cancelled_exc_class()):
         return
-    alone = plan.run.signal.is_set() or slot.ended_alone
+    alone = plan.signal.is_set() or slot.ended_alone
     if alone or (slot.signal is not None and slot.signal.is_set()) or _comes_from_outside(scope):
         if slot.around is not None and not alone:  # an onion may have cancelled this call, and nothing else
             alone = not _comes_from_outside(slot.around)
@@ -538,7 +540,7 @@ def _context(slot: CallSlot, plan: BatchPlan) -> RunContext[Any]:
     """The context of the call, for its hooks and its tool; made when the first of them asks for it."""
     if slot.ctx is None:
         signal = slot.signal = AbortSource()
-        plan.run.signal.follow(signal.set)
+        plan.signal.follow(signal.set)
         slot.ctx = RunContext(
             plan.run,
             tool_call_id=slot.call.id,
