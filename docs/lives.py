@@ -45,7 +45,7 @@ DELTA = Life(
         Step(1, "agent/record.py", "Record.relay", "read, and to be announced"),
         Step(1, "agent/outbox.py", "Outbox.say", "in the one order of the run"),
         Step(1, "agent/outbox.py", "Outbox._tell", "every listener hears of it"),
-        Step(1, "stream/message_stream.py", "MessageStream.next_nowait", "what lies ready is read at once"),
+        Step(1, "stream/buffer.py", "EventBuffer.take_nowait", "what lies ready is read at once"),
         Step(1, "agent/silence.py", "Silence.begin", "nothing is ready: its time runs"),
         Step(1, "stream/buffer.py", "EventBuffer.take", "waits, and lets the producer on"),
     ),
