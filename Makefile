@@ -6,6 +6,8 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq
 DEMO_ARGS ?=
 TEST_ARGS ?=
 BENCH_ARGS ?=
+# What `make test` leaves out: `.ci/run sweeps` and `.ci/run servers` run it.
+MARKS := not long and not servers and not oracle
 # A worker for each core; more than eight cost more to start than they save.
 PARALLEL := -n auto --maxprocesses 8
 
@@ -26,7 +28,8 @@ demo: $(VENV)/.demo
 	@$(BIN)/python -m cubepi_anyio demo $(DEMO_ARGS)
 
 test: $(VENV)/.test
-	@$(BIN)/python -m pytest -q $(PARALLEL) $(TEST_ARGS)
+	@$(if $(TEST_ARGS),:,echo 'about 9,000 tests, a worker for each core, five minutes on two; long sweeps and the servers of others are left to .ci/run')
+	@$(BIN)/python -m pytest -q $(PARALLEL) -m '$(MARKS)' $(TEST_ARGS)
 
 check: $(VENV)/.dev
 	@bash .ci/run format lint types architecture quick

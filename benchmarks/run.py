@@ -2,7 +2,8 @@
 
 Progress goes to standard error, the table to standard output, the rows as data into ``results/``, a file for each
 program, with the versions and the kind of machine they were measured on. ``--quick`` shows in seconds that all runs,
-and keeps nothing.
+and keeps nothing. ``--before COMMIT --python PYTHON`` measures an earlier state of the library, which that interpreter
+has installed, with the programs of today, and keeps it beside the others as ``NAME_before.json``.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from targets import judge
 
 HERE = Path(__file__).parent
 PROGRAMS = (
+    "counts",
     "import",
     "tool_calls",
     "turns",
@@ -46,6 +48,8 @@ def arguments() -> Namespace:
     options.add_argument("--quick", action="store_true")
     options.add_argument("--backend", default="both")
     options.add_argument("--results", type=Path, default=HERE / "results", help="where the rows are kept")
+    options.add_argument("--before", metavar="COMMIT", help="the rows are those of an earlier state; its commit")
+    options.add_argument("--python", default=sys.executable, help="the interpreter that has the library installed")
     return options.parse_args()
 
 
@@ -98,9 +102,11 @@ def main() -> None:
     for program in programs:
         began = time.monotonic()
         print(f"== {program}", file=sys.stderr, flush=True)
-        found = rows_of(program, options)
-        measured = datetime.now(tz=UTC).date().isoformat()
-        keep(chosen.results, program, found, {"measured": measured, "machine": machine(), "versions": versions()})
+        found = rows_of(program, options, chosen.python)
+        facts: dict[str, Any] = {"measured": datetime.now(tz=UTC).date().isoformat()}
+        facts |= {"commit": chosen.before} if chosen.before else {}
+        name = f"{program}_before" if chosen.before else program
+        keep(chosen.results, name, found, {**facts, "machine": machine(), "versions": versions()})
         rows += found
         print(f"== {program}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     report(rows)

@@ -5,9 +5,7 @@ Everything that starts ends: when a run is over, nothing of it is alive, and its
 """
 
 from .agent.agent import Agent as Agent
-from .agent.limits import RunLimits as RunLimits
 from .agent.loop import run_agent_loop as run_agent_loop
-from .agent.result import RunResult as RunResult
 from .agent.run_stream import RunStream as RunStream
 from .agent.state import AgentState as AgentState
 from .checkpointers.base import Checkpointer as Checkpointer
@@ -52,6 +50,7 @@ from .errors import ThreadExists as ThreadExists
 from .errors import ThreadNotFound as ThreadNotFound
 from .errors import ToolDefinitionError as ToolDefinitionError
 from .errors import UnknownRequest as UnknownRequest
+from .errors import UnsupportedSetting as UnsupportedSetting
 from .errors import UsageError as UsageError
 from .events.agent import AgentEndEvent as AgentEndEvent
 from .events.agent import AgentEvent as AgentEvent
@@ -59,7 +58,6 @@ from .events.agent import AgentStartEvent as AgentStartEvent
 from .events.agent import MessageEndEvent as MessageEndEvent
 from .events.agent import MessageStartEvent as MessageStartEvent
 from .events.agent import MessageUpdateEvent as MessageUpdateEvent
-from .events.agent import RunOutcome as RunOutcome
 from .events.agent import ToolExecutionEndEvent as ToolExecutionEndEvent
 from .events.agent import ToolExecutionStartEvent as ToolExecutionStartEvent
 from .events.agent import ToolExecutionUpdateEvent as ToolExecutionUpdateEvent
@@ -84,12 +82,14 @@ from .providers.faux import faux_assistant_message as faux_assistant_message
 from .providers.faux import faux_text as faux_text
 from .providers.faux import faux_thinking as faux_thinking
 from .providers.faux import faux_tool_call as faux_tool_call
+from .stream.buffer import StreamStatistics as StreamStatistics
 from .stream.draft import MessageDraft as MessageDraft
 from .stream.message_stream import MessageStream as MessageStream
+from .tools.context import RunContext as RunContext
+from .tools.context import ToolContext as ToolContext
 from .tools.define.decorator import tool as tool
 from .tools.define.definition import AgentTool as AgentTool
 from .tools.define.definition import AgentToolResult as AgentToolResult
-from .tools.define.definition import ToolContext as ToolContext
 from .tools.hooks import AfterToolCallResult as AfterToolCallResult
 from .tools.hooks import BeforeToolCallResult as BeforeToolCallResult
 from .tools.run.outcome import CallEnding as CallEnding
@@ -100,6 +100,7 @@ from .types.content import OpaqueContent as OpaqueContent
 from .types.content import TextContent as TextContent
 from .types.content import ThinkingContent as ThinkingContent
 from .types.content import ToolCall as ToolCall
+from .types.limits import RunLimits as RunLimits
 from .types.messages import AssistantMessage as AssistantMessage
 from .types.messages import Message as Message
 from .types.messages import ToolResultMessage as ToolResultMessage
@@ -107,8 +108,11 @@ from .types.messages import UserMessage as UserMessage
 from .types.model import Model as Model
 from .types.model import ReasoningControl as ReasoningControl
 from .types.model import ToolChoice as ToolChoice
+from .types.run import RunOutcome as RunOutcome
+from .types.run import RunResult as RunResult
+from .types.settings import ModelSettings as ModelSettings
 from .types.tool import ToolDefinition as ToolDefinition
-from .types.tool_cycle import tool_cycle_faults as tool_cycle_faults
+from .types.transcript import tool_cycle_faults as tool_cycle_faults
 from .types.usage import ModelCost as ModelCost
 from .types.usage import Usage as Usage
 

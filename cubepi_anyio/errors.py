@@ -8,6 +8,7 @@
     │   ├── RequestsPending         the thread waits for a person, and must not go on without the answers
     │   ├── StreamMisuse            two consumers, or a consumer after the stream was closed
     │   ├── FauxQueueEmpty          the faux model was asked more often than it was given answers
+    │   ├── UnsupportedSetting      a setting that the wire format of the model has no field for
     │   └── ToolDefinitionError     a tool no model could call (also a TypeError)
     │       └── DuplicateToolName   two tools of one agent share a name
     ├── RunEnded                    raised by RunResult.raise_for_error(), never by a run itself
@@ -53,7 +54,7 @@ tokens never stand in a message: provider errors are built from the vendor's ans
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 __all__ = (
     "AgentBusy",
@@ -99,8 +100,22 @@ __all__ = (
     "ThreadNotFound",
     "ToolDefinitionError",
     "UnknownRequest",
+    "UnsupportedSetting",
     "UsageError",
+    "error_text",
 )
+
+
+def error_text(error: BaseException) -> str:
+    """What ``error`` says: its text, or its class where it has none or fails to say it; of a group, its leaves'."""
+    if isinstance(error, BaseExceptionGroup):
+        leaves = cast("tuple[BaseException, ...]", error.exceptions)  # pyright: ignore[reportUnknownMemberType]
+        return "; ".join(error_text(leaf) for leaf in leaves)
+    try:
+        text = str(error)
+    except Exception:  # a __str__ that fails must not hide the error it is of
+        text = ""
+    return text or type(error).__name__
 
 
 class CubepiError(Exception):
@@ -178,6 +193,16 @@ class FauxQueueEmpty(UsageError):
             f"call {call_count} of the faux model finds no response in its queue; "
             "queue one for each model call with set_responses() or append_responses()"
         )
+
+
+class UnsupportedSetting(UsageError):
+    """A setting was given that the model's wire format cannot say. Nothing was sent."""
+
+    def __init__(self, setting: str, api: str, way_out: str = "") -> None:
+        self.setting: str = setting
+        self.api: str = api
+        way_out = way_out or "leave it out, say it in the vendor's own words in extra_body, or ask another model"
+        super().__init__(f"{api} has no field for the setting {setting!r}; {way_out}")
 
 
 class ToolDefinitionError(UsageError, TypeError):

@@ -1,7 +1,8 @@
-"""Draws the pictures of the design pages from real runs: ``python docs/pictures.py``.
+"""Draws the pictures of the design pages: ``python docs/pictures.py``.
 
-Both runs are on trio with a clock that jumps, so that the same code always gives the same picture; ``tests/docs``
-compares. The colours are the page's own, light or dark.
+The tree and the timeline come from real runs, on trio with a clock that jumps, so that the same code always gives the
+same picture; ``tests/docs`` compares. The lives come from ``lives.py``, whose steps a test traces. The colours are the
+page's own, light or dark.
 """
 
 from __future__ import annotations
@@ -15,12 +16,11 @@ from typing import Any
 
 import anyio
 import trio
-from anyio.lowlevel import checkpoint
+from lives import LIVES, Life
 from trio.testing import MockClock
 
 from cubepi_anyio import (
     Agent,
-    AgentEvent,
     FauxProvider,
     FauxResponse,
     RunLimits,
@@ -42,6 +42,11 @@ STYLE = """<style>
 .cubepi .task { fill: none; stroke: var(--model); }
 .cubepi .finished { fill: var(--good); } .cubepi .model { fill: var(--model); }
 .cubepi .timed_out, .cubepi .cancelled { fill: var(--stopped); } .cubepi .failed { fill: var(--bad); }
+.cubepi .name { font: 12px ui-monospace, monospace; }
+.cubepi .lane0 { --lane: var(--model); } .cubepi .lane1 { --lane: var(--good); }
+.cubepi .lane2 { --lane: var(--stopped); }
+.cubepi circle { fill: var(--lane); } .cubepi line.lane0, .cubepi line.lane1, .cubepi line.lane2 { stroke: var(--lane);
+  stroke-width: 2; } .cubepi path.turn { stroke: var(--dim); }
 .cubepi line.abort { stroke: var(--bad); stroke-width: 2; }
 </style>"""
 
@@ -161,28 +166,12 @@ class Node:
     inside: list[Node] = field(default_factory=list["Node"])
 
 
-def children_of(task: Any) -> list[Any]:
-    """The tasks that a task has started and waits for."""
-    return [child for nursery in task.child_nurseries for child in sorted(nursery.child_tasks, key=lambda t: t.name)]
-
-
-def descendants(task: Any) -> list[Any]:
-    """These and theirs."""
-    return [each for child in children_of(task) for each in (child, *descendants(child))]
-
-
 async def while_streaming() -> Node:
-    """What there is while the model answers an agent that somebody listens to with an async function."""
+    """What there is while the model answers: no task but the one that produces the answer."""
     provider = FauxProvider()
     provider.set_responses([FauxResponse("Let me see.", stall_after_deltas=1)])
     agent = Agent(model=provider.model("m"), limits=RunLimits(run_timeout=60, turn_timeout=20))
-    agent.subscribe(pass_on)
-    return await snapshot(agent, provider.wait_stalled, lambda task: [Node("task", "the producer of the stream")])
-
-
-async def pass_on(event: AgentEvent) -> None:
-    """What a listener does that has to be waited for."""
-    await checkpoint()
+    return await snapshot(agent, provider.wait_stalled, lambda tasks: [])
 
 
 async def while_tools_run() -> Node:
@@ -219,13 +208,13 @@ async def while_tools_run() -> Node:
     limits = RunLimits(run_timeout=60, turn_timeout=20)
     agent = Agent(model=provider.model("m"), tools=[search, fetch, upload], limits=limits)
 
-    def calls(task: Any) -> list[Node]:
+    def calls(tasks: Sequence[Any]) -> list[Node]:
         run = agent.state.run
         assert run is not None
-        names = {at[child] for child in descendants(task) if child in at}
+        names = {at[task] for task in tasks}
         return [
             Node("task", f"call of {slot.call.name}", [Node("scope", deadline("call", slot.scope))])
-            for slot in run.slots
+            for slot in run.calls.slots
             if slot.call.name in names
         ]
 
@@ -238,20 +227,31 @@ def deadline(what: str, scope: Any) -> str:
     return f"scope of the {what}" + (f", {left:.0f} s left" if left < 1e6 else "")
 
 
-async def snapshot(agent: Agent, wait: Callable[[], Any], inner: Callable[[Any], list[Node]]) -> Node:
-    """The tree of a run at the moment for which ``wait`` waits; the run is aborted then."""
+async def snapshot(agent: Agent, wait: Callable[[], Any], inner: Callable[[Sequence[Any]], list[Node]]) -> Node:
+    """The tree of a run at the moment for which ``wait`` waits; the run is aborted then.
+
+    The caller's task has the task group of the run, with the producer of the answers in it, and inside the scopes of
+    the run and the turn that of a batch. ``inner`` draws the tasks of the latter.
+    """
     async with trio.open_nursery() as nursery:
         nursery.start_soon(agent.prompt, "Go.", name="caller")
         await wait()
         [caller] = [task for task in nursery.child_tasks if task.name == "caller"]
         run = agent.state.run
         assert run is not None
-        found = inner(caller)
-        assert len(descendants(caller)) == len(found), [task.name for task in descendants(caller)]
-        turn = Node("scope", deadline("turn", run.deadlines["turn_timeout"][0]), found)
-        whole = Node("scope", deadline("run", run.scope), [turn])
+        group, *batches = caller.child_nurseries
+        [producer] = group.child_tasks
+        tasks = [task for batch in batches for task in batch.child_tasks]
+        assert not any(task.child_nurseries for task in (producer, *tasks))
+        found = inner(tasks)
+        assert len(found) == len(tasks), tasks
+        scopes = {name: scope for name, scope, _ in run.ending.deadlines}
+        turn = Node("scope", deadline("turn", scopes["turn_timeout"]), found)
+        whole = Node("scope", deadline("run", scopes["run_timeout"]), [turn])
+        idle = "" if run.record.is_streaming else ", idle"
+        producing = Node("task", f"the task that produces the model's answers{idle}")
         agent.abort()
-    return Node("task", "your task, in agent.prompt()", [whole])
+    return Node("task", "your task, in agent.prompt()", [producing, whole])
 
 
 STEP = 30
@@ -270,13 +270,42 @@ def draw_trees(trees: Sequence[tuple[str, Node]]) -> str:
 def draw_node(node: Node, x: int, y: int, parts: list[str]) -> int:
     """Draw a node and what is inside it; returns the next free line."""
     corner = 11 if node.kind == "task" else 2
-    parts.append(f'<rect class="{node.kind}" x="{x}" y="{y}" width="300" height="22" rx="{corner}"/>')
+    parts.append(f'<rect class="{node.kind}" x="{x}" y="{y}" width="360" height="22" rx="{corner}"/>')
     parts.append(text(x + 12, y + 15, node.label))
     below = y + STEP
     for child in node.inside:
         parts.append(f'<path d="M{x + 14} {y + 22} V{below + 11} H{x + 34}"/>')
         below = draw_node(child, x + 34, below, parts)
     return below
+
+
+# --- what a thing passes through -------------------------------------------------------------
+
+RAIL, LINE = 22, 24
+NAMES, FILES, WORDS = 20, 290, 515
+
+
+def draw_life(life: Life) -> str:
+    """A row for each function, on the rail of the task that it runs in; a bow where the next is in another task."""
+    top = 22 + 18 * len(life.lanes)
+    names = RAIL * len(life.lanes) + NAMES
+    rows = [top + LINE * row for row in range(len(life.steps))]
+    parts: list[str] = []
+    for lane, whose in enumerate(life.lanes):
+        x, own = 12 + RAIL * lane, [y for y, step in zip(rows, life.steps, strict=True) if step.lane == lane]
+        parts.append(f'<line class="lane{lane}" x1="{x}" y1="{own[0]}" x2="{x}" y2="{own[-1]}"/>')
+        parts.append(f'<circle class="lane{lane}" cx="{names + 4}" cy="{12 + 18 * lane}" r="4"/>')
+        parts.append(text(names + 16, 16 + 18 * lane, whose))
+    for y, step, after in zip(rows, life.steps, (*life.steps[1:], life.steps[-1]), strict=True):
+        x = 12 + RAIL * step.lane
+        if after.lane != step.lane:
+            to = 12 + RAIL * after.lane
+            parts.append(f'<path class="turn" d="M{x} {y} C{x} {y + LINE} {to} {y} {to} {y + LINE}"/>')
+        parts.append(f'<circle class="lane{step.lane}" cx="{x}" cy="{y}" r="4"/>')
+        parts.append(text(names, y + 4, step.name, kind="name"))
+        parts.append(text(FILES, y + 4, step.path, kind="dim"))
+        parts.append(text(WORDS, y + 4, step.words))
+    return picture(845, rows[-1] + 16, life.title, parts)
 
 
 # --- all of them -----------------------------------------------------------------------------
@@ -291,10 +320,9 @@ def drawn() -> dict[str, str]:
     """Every picture by the name of its file."""
     streaming, calls = on_a_jumping_clock(while_streaming), on_a_jumping_clock(while_tools_run)
     return {
-        "tree.svg": draw_trees(
-            [("While the model answers and an async function listens:", streaming), ("While three calls run:", calls)]
-        ),
+        "tree.svg": draw_trees([("While the model answers:", streaming), ("While three calls run:", calls)]),
         "aborted-batch.svg": draw_timeline(on_a_jumping_clock(aborted_batch)),
+        **{f"{name}.svg": draw_life(life) for name, life in LIVES.items()},
     }
 
 

@@ -1,12 +1,17 @@
-"""Runs every async test on asyncio, uvloop and trio, within a deadline, with the outside network closed."""
+"""Runs every async test on asyncio, uvloop and trio, within a deadline, with the outside network closed.
+
+With ``CUBEPI_TEST_EAGER=1`` in the environment also on asyncio with eager tasks, from Python 3.12 on.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import os
 import signal
 import socket
+import sys
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from importlib.util import find_spec
 from typing import Any
@@ -16,17 +21,32 @@ import pytest
 from hypothesis import settings
 
 DEADLINE_SECONDS = 30.0
+BUSY_MACHINE = 3
+"""How many times its deadline a test may take: a deadline says what a quiet machine needs, and ends what hangs."""
 VIRTUAL_DEADLINE_SECONDS = 1e9
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
 needs_trio = pytest.mark.skipif(find_spec("trio") is None, reason="trio is not installed")
 needs_uvloop = pytest.mark.skipif(find_spec("uvloop") is None, reason="uvloop is not installed")
 
+needs_eager_tasks = pytest.mark.skipif(sys.version_info < (3, 12), reason="asyncio has eager tasks from 3.12 on")
+
+
+def eager_loop() -> asyncio.AbstractEventLoop:
+    """An event loop of asyncio whose tasks begin to run where they are made."""
+    loop = asyncio.new_event_loop()
+    if sys.version_info >= (3, 12):
+        loop.set_task_factory(asyncio.eager_task_factory)
+    return loop
+
+
 BACKENDS: dict[str, tuple[str, dict[str, Any]]] = {
     "asyncio": ("asyncio", {"debug": True}),
+    "asyncio+eager": ("asyncio", {"debug": True, "loop_factory": eager_loop}),
     "uvloop": ("asyncio", {"use_uvloop": True}),
     "trio": ("trio", {}),
 }
+EAGER = [pytest.param("asyncio+eager", marks=needs_eager_tasks)] if os.environ.get("CUBEPI_TEST_EAGER") else []
 
 # A shell that starts the suite in the background has it ignore SIGINT; every program that a test starts and interrupts
 # would inherit that.
@@ -40,6 +60,7 @@ settings.load_profile("suite")
 @pytest.fixture(
     params=[
         pytest.param("asyncio"),
+        *EAGER,
         pytest.param("uvloop", marks=needs_uvloop),
         pytest.param("trio", marks=needs_trio),
     ]
@@ -68,7 +89,7 @@ def _seconds_allowed(item: pytest.Function) -> float:
     if isinstance(backend, tuple) and "clock" in backend[1]:
         return VIRTUAL_DEADLINE_SECONDS
     mark = item.get_closest_marker("deadline")
-    return float(mark.args[0]) if mark else DEADLINE_SECONDS
+    return BUSY_MACHINE * (float(mark.args[0]) if mark else DEADLINE_SECONDS)
 
 
 def _within(seconds: float, test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:

@@ -26,16 +26,19 @@ from cubepi_anyio.errors import (
     RunLimitReached,
     RunSuspended,
     ToolDefinitionError,
+    UnsupportedSetting,
     UsageError,
+    error_text,
 )
 
-CLASSES: list[type[CubepiError]] = [getattr(errors, name) for name in errors.__all__]
+EXPORTS = [getattr(errors, name) for name in errors.__all__]
+CLASSES: list[type[CubepiError]] = [value for value in EXPORTS if isinstance(value, type)]
 
 
 def test_every_error_is_exported_and_has_the_one_base() -> None:
     classes = {name: value for name, value in vars(errors).items() if isinstance(value, type) and name[0] != "_"}
     defined = {name for name, value in classes.items() if value.__module__ == errors.__name__}
-    assert defined == set(errors.__all__)
+    assert defined == set(errors.__all__) - {"error_text"}
     assert all(issubclass(cls, CubepiError) and cls.__doc__ for cls in CLASSES)
     assert issubclass(CubepiError, Exception)
 
@@ -79,6 +82,7 @@ def test_errors_are_caught_by_the_names_python_has_for_them(cls: type[Exception]
         (EmptyPrompt(), {}, "give a text"),
         (NothingToResume("the transcript is empty"), {"why": "the transcript is empty"}, "use prompt()"),
         (FauxQueueEmpty(3), {"call_count": 3}, "set_responses()"),
+        (UnsupportedSetting("top_k", "openai-chat"), {"setting": "top_k", "api": "openai-chat"}, "extra_body"),
         (ToolDefinitionError("t", "bad"), {"tool_name": "t", "problem": "bad"}, "tool 't': bad"),
         (DuplicateToolName("t"), {"tool_name": "t"}, "different names"),
         (RunAborted("enough"), {"reason": "enough"}, "aborted: enough"),
@@ -125,6 +129,7 @@ EXAMPLES: list[CubepiError] = [
     AgentBusy("prompt()"),
     NothingToResume("why"),
     FauxQueueEmpty(3),
+    UnsupportedSetting("seed", "openai-responses"),
     ToolDefinitionError("t", "bad"),
     DuplicateToolName("t"),
     RunAborted("enough"),
@@ -142,3 +147,24 @@ def test_an_error_can_be_copied_and_sent_to_another_process(error: CubepiError) 
         assert type(other) is type(error)
         assert str(other) == str(error)
         assert set(vars(other)) == set(vars(error))
+
+
+class Mute(Exception):
+    """An error whose text cannot be had."""
+
+    def __str__(self) -> str:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ValueError("no such file"), "no such file"),
+        (ValueError(), "ValueError"),
+        (Mute(), "Mute"),
+        (ExceptionGroup("two", [ValueError("a"), ExceptionGroup("one", [KeyError(), Mute()])]), "a; KeyError; Mute"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+    ],
+)
+def test_the_text_of_any_exception_can_be_had(error: BaseException, text: str) -> None:
+    assert error_text(error) == text

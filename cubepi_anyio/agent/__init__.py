@@ -1,8 +1,8 @@
 """Run agents: the loop, its record, its limits and its endings."""
 
+from ..types.limits import RunLimits as RunLimits
+from ..types.run import RunResult as RunResult
 from .agent import Agent as Agent
-from .limits import RunLimits as RunLimits
 from .loop import run_agent_loop as run_agent_loop
-from .result import RunResult as RunResult
 from .run_stream import RunStream as RunStream
 from .state import AgentState as AgentState

@@ -5,33 +5,35 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 from ..checkpointers.base import Checkpointer
-from ..checkpointers.repair import repaired
 from ..concurrency import run_in_tasks
 from ..errors import AgentBusy, NothingToResume, RequestTimedOut, UsageError
 from ..hooks.chain import compose
 from ..hooks.middleware import Middleware
 from ..providers.base import BoundModel, OnPayload, OnResponse, Provider, StreamingModel
-from ..tools.define.definition import AgentTool, check_unique_names
+from ..tools.context import DepsT, ToolSource
 from ..types.content import TextContent
+from ..types.limits import RunLimits
 from ..types.messages import CUT_STOP_REASONS, AssistantMessage, Message, UserMessage
 from ..types.model import Model, ReasoningControl, ToolChoice
-from .config import AgentConfig, QueueMode, ToolExecution
-from .limits import RunLimits
+from ..types.run import OutputT, RunResult
+from ..types.transcript import repaired
+from .between_runs import BetweenRuns
+from .config import AgentConfig, QueueMode, SettingsSource, ToolExecution
+from .listeners import Listener, ListenerList
 from .loop import as_messages, execute, run_loop
-from .outbox import Listener, ListenerList
 from .queues import MessageQueue
-from .result import RunResult
 from .resume import finish_batch
 from .run import Run
 from .run_stream import RunStream
 from .state import AgentState
 from .thread import LEASE_SECONDS, StoredThread, ThreadChannel
+from .toolset import fixed_toolset
 
 if TYPE_CHECKING:
     from ..types.hitl import PersonAnswer, PersonRequest
@@ -41,7 +43,7 @@ __all__ = ("Agent",)
 _GO_ON = "Your last message was cut short. Please go on from where it ends."
 
 
-class Agent:
+class Agent(Generic[DepsT, OutputT]):
     """A model with tools and a transcript.
 
     ::
@@ -65,10 +67,11 @@ class Agent:
         model: StreamingModel | Model,
         provider: Provider | None = None,
         system_prompt: str = "",
-        tools: Sequence[AgentTool] | None = None,
+        tools: ToolSource | None = None,
         tool_choice: ToolChoice | None = None,
         tool_execution: ToolExecution = "parallel",
         reasoning: ReasoningControl | None = None,
+        settings: SettingsSource | None = None,
         limits: RunLimits | None = None,
         middleware: Sequence[Middleware] = (),
         messages: Sequence[Message] | None = None,
@@ -95,20 +98,22 @@ class Agent:
         self.state: AgentState = AgentState(
             model=_bound(model, provider),
             system_prompt=system_prompt,
-            tools=tools or (),
+            tools=tools if tools is not None else (),
             reasoning=reasoning,
             messages=repaired(messages)[0] if messages else [],
             thread=thread,
         )
         self.limits: RunLimits = limits or RunLimits()
+        self.settings: SettingsSource | None = settings
         self.tool_choice = tool_choice
         self.tool_execution: ToolExecution = tool_execution
         self.steering_mode: QueueMode = steering_mode
         self.follow_up_mode: QueueMode = follow_up_mode
         self.on_payload = on_payload
         self.on_response = on_response
-        self._hooks = compose(middleware)
-        check_unique_names([*self.state.tools, *self._hooks.tools])
+        self._middleware = tuple(middleware)
+        self._hooks = compose(self._middleware)
+        fixed_toolset(self._tool_sources())  # refuses two tools with one name, as far as they are known
         self._listeners = ListenerList()
         self._steering = MessageQueue()
         self._follow_ups = MessageQueue()
@@ -116,18 +121,25 @@ class Agent:
 
     # --- running -----------------------------------------------------------------------------
 
-    async def prompt(self, prompt: str | Message | Sequence[str | Message], *, run_id: str | None = None) -> RunResult:
+    async def prompt(
+        self,
+        prompt: str | Message | Sequence[str | Message],
+        *,
+        run_id: str | None = None,
+        settings: SettingsSource | None = None,
+    ) -> RunResult[OutputT]:
         """Say something and run until the model has nothing more to do.
 
-        Abort, limits and a failing model are results (``RunResult.outcome``). A cancellation from outside leaves as
-        itself when the record is complete, and so does what a listener or the store raises.
-        Raises ``AgentBusy`` while a run goes on, ``EmptyPrompt`` if there is nothing in the prompt. A checkpoint.
+        ``settings`` hold for this run, over those of the model and of the agent. Abort, limits and a failing model are
+        results (``RunResult.outcome``). A cancellation from outside leaves as itself when the record is complete, and
+        so does what a listener or the store raises. Raises ``AgentBusy`` while a run goes on, ``EmptyPrompt`` if there
+        is nothing in the prompt. A checkpoint.
         """
         messages = as_messages(prompt)
-        run = self._begin("prompt()", run_id)
+        run = self._begin("prompt()", run_id, settings)
         return await self._go(run, messages)
 
-    async def resume(self, *, run_id: str | None = None) -> RunResult:
+    async def resume(self, *, run_id: str | None = None) -> RunResult[OutputT]:
         """Let the model go on from the transcript as it is, or from what is queued.
 
         Where the transcript ends with a message of the model's that was cut short, it is asked to go on.
@@ -173,7 +185,13 @@ class Agent:
         if isinstance(last, AssistantMessage) and last.stop_reason not in CUT_STOP_REASONS:
             raise NothingToResume("the model has said its last word")
 
-    def stream(self, prompt: str | Message | Sequence[str | Message], *, run_id: str | None = None) -> RunStream:
+    def stream(
+        self,
+        prompt: str | Message | Sequence[str | Message],
+        *,
+        run_id: str | None = None,
+        settings: SettingsSource | None = None,
+    ) -> RunStream:
         """The same run as ``prompt()``, as a context manager whose iteration gives the events.
 
         ::
@@ -188,34 +206,36 @@ class Agent:
         messages = as_messages(prompt)
 
         def begin() -> Run:
-            return self._begin("stream()", run_id)
+            return self._begin("stream()", run_id, settings)
 
         return RunStream(begin, lambda run: self._go(run, messages, in_own_task=True), self._listeners)
 
-    def _begin(self, what: str, run_id: str | None) -> Run:
+    def _begin(self, what: str, run_id: str | None, settings: SettingsSource | None = None) -> Run:
         self._refuse_busy(what)
-        state = self.state
-        self.state.run = run = Run(
-            self._config(), state.transcript, self._listeners, run_id=run_id, store=state.thread, extra=state.extra
-        )
+        state, listeners = self.state, self._listeners
+        config = self._config(settings)
+        state.run = run = Run(config, state.transcript, listeners, run_id=run_id, store=state.thread, notes=state.notes)
         return run
 
     def _refuse_busy(self, what: str) -> None:
         if self.state.run is not None:
             raise AgentBusy(what)
 
-    def _config(self) -> AgentConfig:
-        tools = [*self.state.tools, *self._hooks.tools]
-        check_unique_names(tools)
+    def _tool_sources(self) -> tuple[ToolSource, ...]:
+        return (self.state.tool_source, *self._hooks.tools)
+
+    def _config(self, settings: SettingsSource | None = None) -> AgentConfig:
+        sources = self._tool_sources()
         return AgentConfig(
             model=self.state.model,
             system_prompt=self.state.system_prompt,
-            tools={tool.name: tool for tool in tools},
-            definitions=[tool.definition for tool in tools] or None,
+            tool_sources=sources,
+            toolset=fixed_toolset(sources),
             tool_choice=self.tool_choice,
             tool_execution=self.tool_execution,
             limits=self.limits,
             reasoning=self.state.reasoning,
+            settings=tuple(said for said in (self.settings, settings) if said is not None),
             hooks=self._hooks,
             on_payload=self.on_payload,
             on_response=self.on_response,
@@ -223,7 +243,7 @@ class Agent:
             follow_up_mode=self.follow_up_mode,
         )
 
-    def _go(self, run: Run, prompts: list[Message], *, in_own_task: bool = False) -> Awaitable[RunResult]:
+    def _go(self, run: Run, prompts: list[Message], *, in_own_task: bool = False) -> Awaitable[RunResult[Any]]:
         return self._execute(run, partial(self._say, run, prompts), in_own_task=in_own_task)
 
     async def _say(self, run: Run, prompts: list[Message]) -> None:
@@ -231,18 +251,25 @@ class Agent:
             self.state.thread.refuse_waiting("prompt()")
         await run_loop(run, prompts, self._steering, self._follow_ups)
 
-    async def _execute(self, run: Run, work: Callable[[], Awaitable[None]], *, in_own_task: bool = False) -> RunResult:
+    async def _execute(
+        self, run: Run, work: Callable[[], Awaitable[None]], *, in_own_task: bool = False
+    ) -> RunResult[Any]:
         """Do the work of a run, on its stored thread if there is one, and be idle afterwards."""
         thread = self.state.thread
         on_thread = work if thread is None else partial(_on_thread, run, thread, work)
         try:
             return await execute(run, on_thread, in_own_task=in_own_task)
         finally:
-            self.state.run = None
-            self.state.last_outcome, self.state.error = run.outcome, run.error
-            if self._idle is not None:
-                self._idle.set()
-                self._idle = None
+            self._be_idle()
+            for message in run.put_off:
+                self._steering.put(message)
+            self.state.last_outcome, self.state.error = run.record.outcome, run.ending.model_error
+
+    def _be_idle(self) -> None:
+        self.state.run = None
+        if self._idle is not None:
+            self._idle.set()
+            self._idle = None
 
     # --- threads -----------------------------------------------------------------------------
 
@@ -264,7 +291,7 @@ class Agent:
         thread = self._stored_thread("fork()")
         await thread.checkpointer.fork(thread.thread_id, new_thread_id, after_run_id=after_run_id)
 
-    async def fork_once(self, prompt: str | Message | Sequence[str | Message]) -> RunResult:
+    async def fork_once(self, prompt: str | Message | Sequence[str | Message]) -> RunResult[OutputT]:
         """Say something on a copy of the transcript, which is thrown away afterwards; nothing is stored.
 
         The copy has the same model, tools, hooks and limits. It may run while the agent does. A checkpoint.
@@ -291,7 +318,7 @@ class Agent:
         """The questions of the stored thread that wait for a person, as far as they have been loaded."""
         return self.state.thread.waiting if self.state.thread is not None else []
 
-    async def respond(self, request_id: str, answer: PersonAnswer, *, run_id: str | None = None) -> RunResult:
+    async def respond(self, request_id: str, answer: PersonAnswer, *, run_id: str | None = None) -> RunResult[OutputT]:
         """Answer a question of a suspended run and go on, as far as that is possible.
 
         The answer is stored, then the call it was for runs. While other calls of the batch wait, the run is suspended
@@ -314,7 +341,7 @@ class Agent:
 
         return await self._execute(run, work)
 
-    async def withdraw_requests(self, reason: str = "", *, run_id: str | None = None) -> RunResult:
+    async def withdraw_requests(self, reason: str = "", *, run_id: str | None = None) -> RunResult[OutputT]:
         """Give up the questions of a suspended run: its waiting calls are answered as refused, and the agent can go on.
 
         The model is not asked. Raises ``NothingToResume`` if nothing waits. A checkpoint.
@@ -331,7 +358,7 @@ class Agent:
 
     async def _go_on(self, run: Run) -> None:
         """Let the model read the results of a batch that is complete now."""
-        if not run.requests and run.limit is None:
+        if not run.must_stop:
             await run_loop(run, [], self._steering, self._follow_ups)
 
     # --- speaking into a run -----------------------------------------------------------------
@@ -342,11 +369,11 @@ class Agent:
         Nothing happens if the agent is idle. Call it in the event loop's thread.
         """
         if self.state.run is not None:
-            self.state.run.abort(reason)
+            self.state.run.ending.abort(reason)
 
     def abort_tool_call(self, tool_call_id: str, reason: str | None = None) -> bool:
         """End one call; the run goes on, and the model reads that it was cancelled. ``False`` without such a call."""
-        slots = self.state.run.slots if self.state.run is not None else []
+        slots = self.state.run.calls.slots if self.state.run is not None else []
         for slot in slots:
             if slot.call.id == tool_call_id and slot.outcome is None:
                 slot.abort(reason)
@@ -384,6 +411,49 @@ class Agent:
         """
         return self._listeners.subscribe(listener)
 
+    def use(self, middleware: Middleware) -> Callable[[], None]:
+        """Add a middleware, innermost of all; returns the function that takes it away again.
+
+        Both hold from the next ``prompt()``, ``stream()``, ``resume()`` or ``respond()``, never in a run that goes on.
+        Raises ``DuplicateToolName`` if it brings a tool whose name is taken.
+        """
+        before = self._middleware
+        self._set_middleware((*before, middleware))
+        try:
+            fixed_toolset(self._tool_sources())
+        except Exception:
+            self._set_middleware(before)
+            raise
+
+        is_there = True
+
+        def take_away() -> None:
+            nonlocal is_there
+            if is_there:
+                is_there = False
+                place = max(i for i, one in enumerate(self._middleware) if one is middleware)
+                self._set_middleware((*self._middleware[:place], *self._middleware[place + 1 :]))
+
+        return take_away
+
+    def _set_middleware(self, middleware: tuple[Middleware, ...]) -> None:
+        self._middleware = middleware
+        self._hooks = compose(middleware)
+
+    def between_runs(self) -> BetweenRuns:
+        """Claim the idle agent, and its stored thread, for a block: no run can begin meanwhile, here or elsewhere.
+
+        ::
+
+            async with agent.between_runs() as ctx:
+                ctx.notes["summary"] = await summarise(ctx.messages)
+
+        The block is given a ``RunContext``; nothing is said to listeners. Notes that changed are stored when it is
+        left, under the claim, however it is left. Entering raises ``AgentBusy`` while a run goes on, and what the store
+        raises.
+        """
+        return BetweenRuns(lambda: self._begin("between_runs()", None), self._be_idle, self.state.thread)
+
     async def wait_for_idle(self) -> None:
         """Return when no run is going on. A checkpoint."""
         if self.state.run is None:
@@ -411,14 +481,14 @@ def _still_waiting(requests: Sequence[PersonRequest]) -> list[PersonRequest]:
 async def _on_thread(run: Run, thread: StoredThread, work: Callable[[], Awaitable[None]]) -> None:
     """Do the work of a run while its claim on the thread is kept."""
     run.on_settled = thread.close
-    await thread.open(run.id, run.messages)
+    await thread.open(run.id, run.record.messages)
 
     async def keep() -> None:
         try:
             await thread.keep_claim()
         except Exception as error:
             # Not raised here: the work often fails of the same in the same moment, and one failure is one error.
-            run.fail(error)
+            run.ending.fail(error)
 
     async def work_and_stop() -> None:
         await work()

@@ -1,29 +1,34 @@
-"""Turns until nothing is left to do."""
+"""Turns until nothing is left to do, and the execution of a run from its first event to its last."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import anyio
+from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
-from ..concurrency import has_native_cancellation, hear_of_swallowed_cancellation, run_in_own_task
-from ..errors import EmptyPrompt
-from ..events.agent import AgentEvent, RunOutcome
+from ..concurrency import has_native_cancellation, hear_of_swallowed_cancellation, run_in_group, run_in_own_task
+from ..errors import EmptyPrompt, UsageError
+from ..events.agent import AgentEvent
+from ..hooks.around import through
 from ..providers.base import StreamingModel, StreamOptions
-from ..tools.define.definition import AgentTool, check_unique_names
+from ..stream.block import Worker
+from ..tools.define.definition import AgentTool
 from ..types.content import TextContent
+from ..types.limits import RunLimits
 from ..types.messages import AssistantMessage, Message, ToolResultMessage, UserMessage
 from ..types.model import ToolChoice
+from ..types.run import RunResult
 from .config import AgentConfig, ToolExecution
-from .limits import RunLimits
-from .outbox import ListenerList
+from .ending import outcome_by
+from .listeners import ListenerList
 from .queues import MessageQueue
-from .result import RunResult
 from .run import Run
 from .settle import settle
+from .toolset import Toolset
 from .turn import run_turn
 
 __all__ = ("as_messages", "execute", "run_agent_loop", "run_loop")
@@ -36,107 +41,141 @@ async def run_loop(run: Run, prompts: Sequence[Message], steering: MessageQueue,
     those that follow, when the run would end. A checkpoint; cancelled, it leaves the run open for settling.
     """
     config = run.config
+    seconds, on_run_end = config.limits.turn_timeout, config.hooks.on_run_end
     # What was left in the queue by an earlier run was said before these prompts, and is heard before them.
     waiting = [*steering.take("all"), *prompts]
     while True:
-        seconds = config.limits.turn_timeout
-        wants_more = await (run_turn(run, waiting) if seconds is None else _bounded_turn(run, waiting, seconds))
-        await hear_of_swallowed_cancellation()
-        if run.error is not None or run.limit is not None or run.requests:
+        if seconds is None:
+            wants_more = await run_turn(run, waiting)
+        else:
+            wants_more = False
+            with anyio.move_on_after(seconds) as scope:
+                run.ending.bound_by("turn_timeout", scope, seconds)
+                wants_more = await run_turn(run, waiting)
+        if run.cancel_requests():
+            await hear_of_swallowed_cancellation()
+        if run.must_stop:
             return
-        said = [] if wants_more or steering or follow_ups else await _said_at_the_end(run)
+        said: list[Message] = []
+        if not (wants_more or steering or follow_ups) and on_run_end is not None:
+            said = await on_run_end(ctx=run.context(), signal=run.ending.signal)
         # Nothing is taken from a queue for a turn that will not be.
-        if not (wants_more or steering or follow_ups or said) or run.aborted or _is_spent(run):
+        if not (wants_more or steering or follow_ups or said) or _is_spent(run):
             return
         waiting = [*said, *steering.take(config.steering_mode)]
         if not wants_more and not waiting:
             waiting = follow_ups.take(config.follow_up_mode)
 
 
-async def _said_at_the_end(run: Run) -> list[Message]:
-    """What hooks say when the run would end, which makes it go on."""
-    hook = run.config.hooks.on_run_end
-    return await hook(ctx=run.context(), signal=run.signal) if hook is not None else []
-
-
 def _is_spent(run: Run) -> bool:
-    """Whether a limit forbids another turn."""
+    """Whether a limit forbids another turn, or the run has been ended."""
     limits = run.config.limits
-    if limits.max_turns is not None and run.turn >= limits.max_turns:
-        run.reach_limit("max_turns", limits.max_turns)
-    elif limits.max_total_tokens is not None and run.usage.total_tokens >= limits.max_total_tokens:
-        run.reach_limit("max_total_tokens", limits.max_total_tokens)
-    return run.limit is not None
+    if limits.max_turns is not None and run.record.turn >= limits.max_turns:
+        run.ending.reach_limit("max_turns", limits.max_turns)
+    elif limits.max_total_tokens is not None and run.record.usage.total_tokens >= limits.max_total_tokens:
+        run.ending.reach_limit("max_total_tokens", limits.max_total_tokens)
+    return run.ending.is_called
 
 
-async def _bounded_turn(run: Run, waiting: list[Message], seconds: float) -> bool:
-    with anyio.move_on_after(seconds) as scope:
-        run.deadlines["turn_timeout"] = scope, seconds
-        return await run_turn(run, waiting)
-    run.reach_limit("turn_timeout", seconds)
-    return False
+# --- a run from its first event to its last ---------------------------------------------------
 
 
-def execute(run: Run, work: Callable[[], Awaitable[None]], *, in_own_task: bool = False) -> Awaitable[RunResult]:
+def execute(run: Run, work: Callable[[], Awaitable[None]], *, in_own_task: bool = False) -> Awaitable[RunResult[Any]]:
     """Do the work of a run in its scope, settle whatever the end was, and say what it came to.
 
     A cancellation from outside and an error that is no tool's and not the model's leave as themselves, after
     settling. An abort and a limit are results. The run has a task of its own where ``Task.cancel()`` could break the
     shields of tools and providers; ``in_own_task`` says that the current task is that already.
     """
-    if in_own_task or not has_native_cancellation():
-        return _execute(run, work)
-    return run_in_own_task(partial(_execute, run, work))
+    body: Callable[[], Awaitable[RunResult[Any]]] = partial(_run_and_settle, run, work)
+    if run.config.hooks.around_run:
+        body = partial(_go_around, run, body)
+
+    async def in_group(tasks: TaskGroup) -> RunResult[Any]:
+        run.producer = Worker(tasks)
+        try:
+            return await body()
+        finally:
+            run.producer.close()
+            run.producer = None
+
+    return run_in_group(in_group) if in_own_task or not has_native_cancellation() else run_in_own_task(in_group)
 
 
-async def _execute(run: Run, work: Callable[[], Awaitable[None]]) -> RunResult:
-    seconds = run.config.limits.run_timeout
-    if seconds is not None:
-        run.scope.deadline = anyio.current_time() + seconds
-        run.deadlines["run_timeout"] = run.scope, seconds
+async def _go_around(run: Run, body: Callable[[], Awaitable[RunResult[Any]]]) -> RunResult[Any]:
+    """Run ``body`` inside the onions of ``around_run``.
+
+    While they have the word, before the body and after it, an abort cancels them: nothing else of the run waits then.
+    """
+    result: RunResult[Any] | None = None
+    ending = run.ending
+
+    async def run_once() -> RunResult[Any]:
+        nonlocal result
+        ending.around = None
+        try:
+            result = await body()
+        finally:
+            result = result or run.result()
+            ending.around = scope
+        return result
+
+    def known() -> RunResult[Any] | None:
+        return result
+
+    def accept(returned: Any) -> RunResult[Any]:
+        if result is None:
+            raise UsageError("around_run has to call proceed(): a run cannot be answered in its place")
+        if not isinstance(returned, RunResult):
+            raise TypeError(f"around_run returned {type(returned).__name__}; it returns a RunResult, or None")
+        return cast("RunResult[Any]", returned)
+
+    with anyio.CancelScope() as scope:
+        ending.around = scope
+        returned = await through(
+            run.config.hooks.around_run,
+            run_once,
+            known=known,
+            accept=accept,
+            what="a run",
+            ctx=run.context(),
+            signal=ending.signal,
+        )
+        if returned is known():
+            returned.usage = run.record.usage  # the onions may have added to it
+        return returned
+    if result is None:  # the run never began: nobody was told of it
+        run.record.outcome = run.outcome_now()
+        result = run.result()
+    return result
+
+
+async def _run_and_settle(run: Run, work: Callable[[], Awaitable[None]]) -> RunResult[Any]:
+    ending, record = run.ending, run.record
+    if run.config.limits.run_timeout is not None:
+        ending.bound_run(run.config.limits.run_timeout)
     try:
-        with run.scope:
-            run.start_agent()
+        with ending.scope:
+            record.start_agent()
             if run.cancelled_before:
                 # If it has not hit yet, it does here, before anything is said to the model.
                 await checkpoint()
-            await run.outbox.flush()
+            await record.outbox.flush()
             await work()
-            if run.limit is None and not run.aborted:
-                run.finish_agent(_natural_outcome(run))
-                await run.outbox.flush()
+            if ending.may_end_in_peace:
+                record.finish_agent(run.outcome_now())
+                await record.outbox.flush()
     except BaseException as error:
-        await settle(run, _outcome_by(error))  # noqa: ASYNC102
+        await settle(run, outcome_by(error))  # noqa: ASYNC102
         raise
-    await settle(run, _outcome_of(run))
-    if run.fatal is not None:
-        raise run.fatal
+    await settle(run, run.outcome_now())
+    if ending.to_raise is not None:
+        raise ending.to_raise
     await checkpoint_if_cancelled()  # as the end of a task group would
     return run.result()
 
 
-def _outcome_of(run: Run) -> RunOutcome:
-    if run.fatal is not None:
-        return _outcome_by(run.fatal)
-    if run.aborted:
-        return "aborted"
-    if run.is_open and run.scope.cancelled_caught and run.limit is None:
-        run.reach_limit("run_timeout", run.config.limits.run_timeout or 0)
-    if run.limit is not None:
-        return "limit"
-    return _natural_outcome(run)
-
-
-def _outcome_by(error: BaseException) -> RunOutcome:
-    """How a run ended that an exception ended: a cancellation and Ctrl-C are no errors."""
-    return "error" if isinstance(error, Exception) else "aborted"
-
-
-def _natural_outcome(run: Run) -> RunOutcome:
-    """How a run ended that nothing cut short."""
-    if run.error is not None:
-        return "error"
-    return "suspended" if run.requests else "completed"
+# --- prompts, and a run without an agent -----------------------------------------------------
 
 
 def as_messages(prompt: str | Message | Sequence[str | Message]) -> list[Message]:
@@ -178,17 +217,16 @@ async def run_agent_loop(
     after an exception the results that were reached are in it. ``emit`` gets the events, sync or async.
     Raises ``EmptyPrompt``; cancellation and errors of ``emit`` as they are. A checkpoint.
     """
-    check_unique_names(tools)
     options = stream_options or StreamOptions()
     config = AgentConfig(
         model=model,
         system_prompt=system_prompt,
-        tools={tool.name: tool for tool in tools},
-        definitions=[tool.definition for tool in tools] or None,
+        toolset=Toolset(tools),
         tool_choice=tool_choice,
         tool_execution=tool_execution,
         limits=limits or RunLimits(),
         reasoning=options.reasoning,
+        settings=(options.settings,),
         on_payload=options.on_payload,
         on_response=options.on_response,
     )

@@ -7,29 +7,14 @@ from typing import TYPE_CHECKING
 
 from ..errors import NothingToResume
 from ..tools.run.outcome import CallOutcome
-from ..types.content import ToolCall
-from ..types.messages import AssistantMessage, Message, ToolResultMessage
+from ..types.transcript import open_batch
 from .run import Run
-from .turn import run_calls
+from .turn import find_tools, run_calls
 
 if TYPE_CHECKING:
     from ..types.hitl import PersonRequest
 
-__all__ = ("finish_batch", "unanswered_calls")
-
-
-def unanswered_calls(messages: list[Message]) -> tuple[AssistantMessage, list[ToolCall]]:
-    """The last message that made calls, and those of its calls that have no result. Raises ``NothingToResume``."""
-    answered: set[str] = set()
-    for message in reversed(messages):
-        if isinstance(message, ToolResultMessage):
-            answered.add(message.tool_call_id)
-        elif isinstance(message, AssistantMessage) and message.tool_calls:
-            missing = [call for call in message.tool_calls if call.id not in answered]
-            if missing:
-                return message, missing
-            break
-    raise NothingToResume("every call has its result")
+__all__ = ("finish_batch",)
 
 
 async def finish_batch(run: Run, waiting: Sequence[PersonRequest], *, refusal: str | None = None) -> None:
@@ -38,18 +23,22 @@ async def finish_batch(run: Run, waiting: Sequence[PersonRequest], *, refusal: s
     ``waiting`` are the questions that nobody has answered in time; their calls stay suspended. The results stand in the
     order of the calls afterwards. A checkpoint; cancelled, it leaves the turn open for settling.
     """
-    answer, missing = unanswered_calls(run.messages)
-    run.start_turn([])
-    run.answer = answer
-    slots = run.open_calls(missing)
+    batch = open_batch(run.record.messages)
+    if batch is None:
+        raise NothingToResume("every call has its result")
+    run.record.start_turn(())
+    run.calls.begin_turn()
+    run.record.answer = batch.message
+    slots = run.calls.open(batch.unanswered, is_rest=True)
     questions = {request.tool_call_id: request for request in waiting}
     for slot in slots:
         request = questions.get(slot.call.id)
         if request is not None:
-            run.hold_back(slot, request)
+            run.calls.hold_back(slot, request)
         elif refusal is not None:
             slot.outcome = CallOutcome.refused(slot.call, refusal)
-    await run_calls(run, slots, answer)
-    run.finish_calls()
-    run.finish_turn()
-    await run.outbox.flush()
+    await find_tools(run)
+    await run_calls(run, slots, batch.message)
+    run.calls.finish(batch.message)
+    run.record.finish_turn()
+    await run.record.outbox.flush()

@@ -1,7 +1,17 @@
 """Complete the record of a run, however it ended: every call answered, every event closed, everything stored.
 
-Settling cannot be cancelled, and has an end: the record is closed synchronously, and handing it on to the store and
-to async listeners has ``settle_timeout`` seconds.
+::
+
+    hold               nobody is told any more while the record is being closed
+    finish_answer      what had come of the model's message
+    finish             the calls: an outcome for each, results in order
+    finish_turn        turn_end, with the thread's notes
+    finish_agent       agent_end
+    ------------------ up to here without waiting; from here shielded, at most settle_timeout for each
+    drain              store and announce the rest, whatever fails
+    on_settled         give the thread back
+
+Settling cannot be cancelled, and has an end.
 """
 
 from __future__ import annotations
@@ -10,7 +20,7 @@ import logging
 
 import anyio
 
-from ..events.agent import RunOutcome
+from ..types.run import RunOutcome
 from .run import Run
 
 __all__ = ("settle",)
@@ -24,35 +34,34 @@ async def settle(run: Run, outcome: RunOutcome) -> None:
     Raises nothing of the listeners' or the store's (it is logged), only a cancellation that arrives meanwhile, and
     that when all is done.
     """
+    record, calls, ending = run.record, run.calls, run.ending
     run.phase = "settling"
-    run.outbox.hold()
-    run.finish_answer()
-    run.finish_calls()
+    ending.is_settling = True
+    record.outbox.hold()
+    record.finish_answer(None, asked=run.config.model.spec, why_cut=ending.why())
+    calls.finish(record.answer)
     if outcome != "suspended":
-        run.give_up_suspended()
-    run.finish_turn()
-    run.finish_agent(outcome)
-    if not run.outbox.drain_now() or run.on_settled is not None:
+        calls.give_up_suspended(record.answer)
+    record.finish_turn()
+    record.finish_agent(outcome)
+    if not record.outbox.drain_now() or run.on_settled is not None:
         with anyio.CancelScope(shield=True):
-            await _drain(run)
+            await _hand_on(run)
     run.phase = "idle"
 
 
-async def _drain(run: Run) -> None:
-    seconds = run.config.limits.settle_timeout
+async def _hand_on(run: Run) -> None:
+    seconds, outbox = run.config.limits.settle_timeout, run.record.outbox
     with anyio.move_on_after(seconds, shield=True) as scope:
-        await run.outbox.drain()
+        await outbox.drain()
     if scope.cancelled_caught:
-        run.outbox.give_up()
+        outbox.give_up()
         _log.warning("run %s: the store or a listener took longer than settle_timeout=%g s; given up", run.id, seconds)
     if run.on_settled is not None:
         with anyio.move_on_after(seconds, shield=True):
-            await _give_back(run)
-
-
-async def _give_back(run: Run) -> None:
-    assert run.on_settled is not None
-    try:
-        await run.on_settled(run.outcome)
-    except Exception:
-        _log.exception("run %s could not give its thread back; the store frees it when the lease is over", run.id)
+            try:
+                await run.on_settled(run.record.outcome)
+            except Exception:
+                _log.exception(
+                    "run %s could not give its thread back; the store frees it when the lease is over", run.id
+                )

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Protocol
 import anyio
 
 from ..checkpointers.base import Checkpointer, RunClaim, StoredRequest
-from ..checkpointers.repair import repaired
 from ..errors import ClaimLost, RequestsPending, UnknownRequest
-from ..events.agent import RunOutcome
 from ..types.json import JsonObject
-from ..types.messages import AssistantMessage, Message, ToolResultMessage
+from ..types.messages import Message, ToolResultMessage
+from ..types.run import RunOutcome
+from ..types.transcript import open_batch, repaired
 
 if TYPE_CHECKING:
     from ..types.hitl import PersonAnswer, PersonRequest
@@ -52,7 +52,9 @@ class StoredThread:
         self._stale: list[str] = []
         """Questions about calls that have their result: asked by a run that had lost its claim, or died on the way."""
         self.extra: JsonObject = {}
+        """The thread's notes. What changed is stored with the next messages, or when the run ends."""
         self._saved_extra: JsonObject = {}
+        """A copy of the notes as they are stored, as far as is known."""
         self._lease_seconds = lease_seconds
         self._claim: RunClaim | None = None
         self._version: int | None = None
@@ -80,7 +82,8 @@ class StoredThread:
             return
         waiting = [stored.request.tool_call_id for stored in record.requests]
         messages, notes = repaired(record.messages, waiting=waiting)
-        unanswered = _unanswered_calls(messages)
+        batch = open_batch(messages)
+        unanswered = {call.id for call in batch.unanswered} if batch is not None else set[str]()
         self.requests = {one.request.id: one for one in record.requests if one.request.tool_call_id in unanswered}
         self._stale = [one.request.id for one in record.requests if one.request.id not in self.requests]
         for note in notes:
@@ -91,9 +94,35 @@ class StoredThread:
         self._saved_extra = copy.deepcopy(record.extra)
         self._version = record.version
 
+    @property
+    def notes_changed(self) -> bool:
+        """Whether ``append`` would store notes. O(notes), as are all that ask it."""
+        return bool(self._changed_notes())
+
+    def _changed_notes(self) -> JsonObject:
+        """What is to be stored of the notes. A store forgets no key, so one that was deleted is stored as null."""
+        saved = self._saved_extra
+        changed = {key: value for key, value in self.extra.items() if key not in saved or saved[key] != value}
+        gone = {key: None for key in saved if key not in self.extra and saved[key] is not None}
+        return {**changed, **gone}
+
     async def append(self, messages: Sequence[Message]) -> None:
-        """Store messages under the claim."""
-        await self.checkpointer.append(self.thread_id, messages, claim=self._claim)
+        """Store messages, and with them the notes that have changed, under the claim and in one transaction.
+
+        Where there is nothing of either, the store is asked nothing. Raises ``ClaimLost``, and what else the store
+        raises; then, and when it is cancelled, the notes are stored next time.
+        """
+        # What hooks change while this waits is in the next append.
+        changed = copy.deepcopy(self._changed_notes())
+        if not messages and not changed:
+            return
+        try:
+            await self.checkpointer.append(self.thread_id, messages, claim=self._claim, extra=changed or None)
+        except ClaimLost:
+            # Memory holds what the store refused, also if nobody else has written yet: it is to be loaded anew.
+            self._version = None
+            raise
+        self._saved_extra.update(changed)
         if self._version is not None:
             self._version += len(messages)
         await self._close_questions({m.tool_call_id for m in messages if isinstance(m, ToolResultMessage)})
@@ -128,16 +157,20 @@ class StoredThread:
                 ends_at = asked_at + self._lease_seconds
 
     async def close(self, outcome: RunOutcome) -> None:
-        """Save the thread's notes if they changed, and give the claim back."""
+        """Store the notes that changed after the last append, under the claim, and give the claim back.
+
+        Notes of a run that has lost its claim are refused, as its messages were; that is logged.
+        """
         self._in_use.clear()
-        claim, self._claim = self._claim, None
+        claim = self._claim
         if claim is None:
             return
         try:
-            if self.extra != self._saved_extra:
-                await self.checkpointer.save_extra(self.thread_id, self.extra)
-                self._saved_extra = copy.deepcopy(self.extra)
+            await self.append(())
+        except ClaimLost:
+            _log.warning("run %s lost its claim on thread %s; its last notes are dropped", claim.run_id, self.thread_id)
         finally:
+            self._claim = None
             await self.checkpointer.release_claim(claim, outcome)  # noqa: ASYNC102 - called shielded, by settling
 
     # --- questions to a person ---------------------------------------------------------------
@@ -209,15 +242,3 @@ class StoredThread:
         await self.checkpointer.clear_requests(self.thread_id, request_ids)
         for request_id in request_ids:
             self.requests.pop(request_id, None)
-
-
-def _unanswered_calls(messages: Sequence[Message]) -> set[str]:
-    """The calls of the last batch that have no result; everywhere else in a mended transcript each has one."""
-    answered: set[str] = set()
-    for message in reversed(messages):
-        if isinstance(message, AssistantMessage):
-            return {call.id for call in message.tool_calls} - answered
-        if not isinstance(message, ToolResultMessage):
-            break
-        answered.add(message.tool_call_id)
-    return set()

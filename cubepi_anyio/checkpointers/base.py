@@ -15,17 +15,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 from ..types.json import JsonObject
 from ..types.messages import Message
+from ..types.run import RunOutcome
 
 if TYPE_CHECKING:
     from ..types.hitl import PersonAnswer, PersonRequest
 
 __all__ = ("Checkpointer", "RunClaim", "RunEnd", "StoredRequest", "ThreadRecord")
 
-RunEnd = Literal["completed", "aborted", "suspended", "error", "limit"]
+RunEnd = RunOutcome
 """How a run ended, as the store remembers it."""
 
 
@@ -86,17 +87,33 @@ class Checkpointer(Protocol):
         """The thread, or ``None`` if there is none. Raises ``StoreCorrupt``, with the row, for what it cannot read."""
         ...
 
-    async def append(self, thread_id: str, messages: Sequence[Message], *, claim: RunClaim | None = None) -> None:
+    async def append(
+        self,
+        thread_id: str,
+        messages: Sequence[Message],
+        *,
+        claim: RunClaim | None = None,
+        extra: JsonObject | None = None,
+    ) -> None:
         """Store ``messages`` in order, making the thread if there is none. Those whose id is stored are passed over.
 
-        O(new messages), one transaction. With a ``claim``: raises ``ClaimLost`` and stores nothing if somebody has
-        taken it over or it was given back; a lease that ran out is no reason by itself. Without: raises ``ThreadBusy``
-        and stores nothing while somebody's claim lasts. Raises ``UsageError`` for a message without an id.
+        ``extra`` are notes, stored with the messages or not at all: each replaces the thread's note of its key (nothing
+        is merged deeper), and keys that are not given stay as they are. A key is never removed: an agent stores a note
+        that was deleted as null, so that it is loaded as ``None``. There may be notes without messages; the version
+        counts messages only.
+
+        O(new messages and notes), one transaction. With a ``claim``: raises ``ClaimLost`` and stores nothing if
+        somebody has taken it over or it was given back; a lease that ran out is no reason by itself. Without: raises
+        ``ThreadBusy`` and stores nothing while somebody's claim lasts. Raises ``UsageError`` for a message without an
+        id.
         """
         ...
 
     async def save_extra(self, thread_id: str, extra: JsonObject) -> None:
-        """Merge ``extra`` into the thread's, key by key, making the thread if there is none."""
+        """Merge ``extra`` into the thread's, key by key, making the thread if there is none.
+
+        For notes from outside of any run: it asks for no claim. What a run notes is stored by ``append``.
+        """
         ...
 
     async def claim_run(self, thread_id: str, run_id: str, *, lease_seconds: float) -> RunClaim:
@@ -112,7 +129,7 @@ class Checkpointer(Protocol):
         """Let the claim last ``lease_seconds`` from now. Raises ``ClaimLost`` if somebody has taken it over."""
         ...
 
-    async def release_claim(self, claim: RunClaim, end: RunEnd) -> None:
+    async def release_claim(self, claim: RunClaim, end: RunOutcome) -> None:
         """Give the right back and note how the run ended. Does nothing if the claim is held no more."""
         ...
 

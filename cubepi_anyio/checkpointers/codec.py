@@ -46,10 +46,7 @@ def encode_message(message: Message) -> bytes:
     try:
         return message_adapter.dump_json(message, warnings="error")
     except PydanticSerializationError:
-        return _encode_plain(message)
-
-
-def _encode_plain(message: Message) -> bytes:
+        pass
     data = to_json(_plain(message, ()))
     try:
         message_adapter.validate_json(data)
@@ -170,11 +167,7 @@ def _plain_container(value: Any, above: tuple[int, ...]) -> Any:
         return {_text(key if isinstance(key, str) else str(key)): _plain(item, above) for key, item in items}
     if isinstance(value, list | tuple | Set):
         return [_plain(item, above) for item in cast("Sequence[Any]", value)]
-    return _leaf(value)
-
-
-def _leaf(value: Any) -> Any:
-    """Dates, UUIDs, paths, text in bytes and the like as pydantic writes them; of anything else the type's name."""
+    # Dates, UUIDs, paths, text in bytes and the like as pydantic writes them; of anything else the type's name.
     try:
         return json.loads(to_json(value))
     except (PydanticSerializationError, ValueError):

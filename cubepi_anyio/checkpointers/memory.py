@@ -24,7 +24,8 @@ from ..errors import (
 from ..types.hitl import PersonAnswer, PersonRequest
 from ..types.json import JsonObject
 from ..types.messages import Message
-from .base import RunClaim, RunEnd, StoredRequest, ThreadRecord
+from ..types.run import RunOutcome
+from .base import RunClaim, StoredRequest, ThreadRecord
 from .codec import (
     decode_answer,
     decode_messages,
@@ -54,7 +55,7 @@ class _Claim:
 class _Run:
     __slots__ = ("end", "ended_as")
 
-    def __init__(self, end: RunEnd | None = None, ended_as: int = 0) -> None:
+    def __init__(self, end: RunOutcome | None = None, ended_as: int = 0) -> None:
         self.end = end
         """``None`` until the run was released."""
         self.ended_as = ended_as
@@ -130,21 +131,30 @@ class MemoryCheckpointer:
             version=len(thread.messages),
         )
 
-    async def append(self, thread_id: str, messages: Sequence[Message], *, claim: RunClaim | None = None) -> None:
+    async def append(
+        self,
+        thread_id: str,
+        messages: Sequence[Message],
+        *,
+        claim: RunClaim | None = None,
+        extra: JsonObject | None = None,
+    ) -> None:
         """See ``Checkpointer.append``."""
         new = [(message.id, (encode_message(message), message.run_id)) for message in messages]
+        notes = _encoded(extra or {})
         await checkpoint()
         thread = self._threads.get(thread_id, _Thread())
         thread.check_claim(thread_id, claim)
         self._threads[thread_id] = thread
         for message_id, message in new:
             thread.messages.setdefault(message_id, message)
+        thread.extra.update(notes)
 
     async def save_extra(self, thread_id: str, extra: JsonObject) -> None:
         """See ``Checkpointer.save_extra``."""
-        encoded = {key: encode_value(value) for key, value in extra.items()}
+        notes = _encoded(extra)
         await checkpoint()
-        self._made(thread_id).extra.update(encoded)
+        self._made(thread_id).extra.update(notes)
 
     # --- claims ------------------------------------------------------------------------------
 
@@ -170,7 +180,7 @@ class MemoryCheckpointer:
             raise ClaimLost(claim.thread_id)
         held.expires_at = time.monotonic() + lease_seconds
 
-    async def release_claim(self, claim: RunClaim, end: RunEnd) -> None:
+    async def release_claim(self, claim: RunClaim, end: RunOutcome) -> None:
         """See ``Checkpointer.release_claim``."""
         await checkpoint()
         if self._held(claim) is not None:
@@ -247,6 +257,10 @@ class MemoryCheckpointer:
 
     def _made(self, thread_id: str) -> _Thread:
         return self._threads.setdefault(thread_id, _Thread())
+
+
+def _encoded(extra: JsonObject) -> dict[str, bytes]:
+    return {key: encode_value(value) for key, value in extra.items()}
 
 
 def _stored_request(thread: _Thread, thread_id: str, request_id: str) -> StoredRequest:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..errors import StoreSchemaError, StoreUnavailable, UsageError
+from ..foreign.pymysql_socket import connection_fileno
 from .sql.dialect import Busy, Dialect, Lost, Stopped, has_news, sever_socket
 from .sql.schema import check_version, latest_version, missing_migrations
 from .sql.store import SQLCheckpointer
@@ -126,12 +127,13 @@ class _MySQL(Dialect):
 
     def sever(self, connection: Any) -> None:
         with suppress(Exception):
-            sever_socket(connection._sock.fileno())
+            fileno = connection_fileno(connection)
+            if fileno is not None:
+                sever_socket(fileno)
 
     def is_alive(self, connection: Any) -> bool:
-        # The driver has no public name for its socket, and asking the server costs a round trip.
-        socket = getattr(connection, "_sock", None)
-        return connection.open and socket is not None and not has_news(socket.fileno())
+        fileno = connection_fileno(connection)  # asking the server would cost a round trip
+        return connection.open and fileno is not None and not has_news(fileno)
 
     def fault(self, error: Exception) -> Exception:
         pymysql = self._pymysql

@@ -15,11 +15,18 @@ __all__ = ("PostgresCheckpointer",)
 
 _WAY_OUT = "call `await store.create_tables()`, or run the .sql files in cubepi_anyio/checkpointers/sql/postgres"
 _ADVISORY_KEY = 0x6375626570690001
-_MESSAGES = """insert into cubepi_messages (thread, message_id, run_id, body)
+_STORED = """stored as (
+    insert into cubepi_messages (thread, message_id, run_id, body)
     select held.id, new.message_id, new.run_id, new.body
     from held, unnest(:message_ids::text[], :run_ids::text[], :bodys::text[])
         with ordinality as new (message_id, run_id, body, place)
-    order by new.place on conflict do nothing"""
+    order by new.place on conflict do nothing
+), noted as (
+    insert into cubepi_extra (thread, name, value)
+    select held.id, note.name, note.value from held, unnest(:names::text[], :values::text[]) as note (name, value)
+    on conflict (thread, name) do update set value = excluded.value
+) select id from held"""
+"""Stores messages and notes of the row in ``held``: of none, if the claim does not hold."""
 
 
 class PostgresCheckpointer(SQLCheckpointer):
@@ -62,14 +69,14 @@ class _Postgres(Dialect):
     skip = "on conflict do nothing"
     append_claimed = f"""with held as materialized (
     select id from cubepi_threads where thread_id = :thread_id and claim_token = :token for no key update
-), stored as ({_MESSAGES}) select id from held"""
+), {_STORED}"""
     # The update changes nothing: it locks the row that is there, and returns it as it returns a new one.
     append_unclaimed = f"""with held as (
     insert into cubepi_threads as t (thread_id) values (:thread_id)
     on conflict (thread_id) do update set thread_id = t.thread_id
         where t.claim_token is null or t.claim_expires_at <= $now
     returning id
-), stored as ({_MESSAGES}) select id from held"""
+), {_STORED}"""
 
     def __init__(self, conninfo: str, max_connections: int, busy_seconds: float, connect_seconds: int) -> None:
         self._psycopg = _driver()

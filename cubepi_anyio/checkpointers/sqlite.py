@@ -58,7 +58,11 @@ class _SQLite(Dialect):
         # No timeout: while another writes, the store waits where it can be cancelled.
         connection = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
         connection.text_factory = bytes
-        connection.execute("pragma synchronous = normal")
+        try:
+            connection.execute("pragma synchronous = normal")  # the first look into the file, which may be no database
+        except sqlite3.Error:
+            connection.close()
+            raise
         return connection
 
     def prepare(self, connection: Any) -> None:

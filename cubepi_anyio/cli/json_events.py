@@ -43,13 +43,10 @@ def result_line(result: RunResult) -> str:
 
 
 def _line(kind: str, values: dict[str, Any]) -> str:
+    # What a tool reports may be anything, and is then given as its text.
+    plain = to_jsonable_python(values, fallback=str, inf_nan_mode="null", bytes_mode="base64")
     # Escapes keep a line on one line for every reader, and characters that an encoding lacks out of the way.
-    return json.dumps({"type": kind, **{name: _jsonable(value) for name, value in values.items()}})
-
-
-def _jsonable(value: Any) -> Any:
-    """Plain JSON values; what a tool reports may be anything, and is then given as its text."""
-    return to_jsonable_python(value, fallback=str, inf_nan_mode="null", bytes_mode="base64")
+    return json.dumps({"type": kind, **plain})
 
 
 def messages_text(messages: list[Message]) -> str:

@@ -28,7 +28,8 @@ class ModelSettings:
 
     name: str
     base_url: str | None = None
-    max_tokens: int = 8192
+    max_tokens: int | None = None
+    """The most tokens of an answer; ``None`` for the model's own limit, or 8192 where the vendor wants a number."""
     reasoning: bool = False
 
 
@@ -59,7 +60,7 @@ def open_model(settings: ModelSettings) -> Generator[BoundModel]:
             yield provider.model(
                 "local",
                 context_window=_LOCAL_CONTEXT_TOKENS,
-                max_tokens=min(settings.max_tokens, _LOCAL_ANSWER_TOKENS),
+                max_tokens=min(settings.max_tokens or _LOCAL_ANSWER_TOKENS, _LOCAL_ANSWER_TOKENS),
             )
     else:
         yield _vendors_model(vendor, model_id, settings)

@@ -45,7 +45,7 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--think", choices=("low", "medium", "high"), help="let the model think before it answers, if it can"
     )
-    parser.add_argument("--max-tokens", type=positive_number, default=8192, metavar="N", help="of one answer (8192)")
+    parser.add_argument("--max-tokens", type=positive_number, metavar="N", help="of one answer (default: the vendor's)")
     parser.add_argument(
         "--max-turns", type=positive_number, default=100, metavar="N", help="model answers to one prompt (100)"
     )

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from ..types.json import JsonObject
 from ..types.messages import AssistantMessage, Message, ToolResultMessage
+from ..types.run import RunOutcome
 from .stream import StreamEvent
 
 __all__ = (
@@ -24,16 +25,12 @@ __all__ = (
     "MessageEndEvent",
     "MessageStartEvent",
     "MessageUpdateEvent",
-    "RunOutcome",
     "ToolExecutionEndEvent",
     "ToolExecutionStartEvent",
     "ToolExecutionUpdateEvent",
     "TurnEndEvent",
     "TurnStartEvent",
 )
-
-RunOutcome = Literal["completed", "aborted", "suspended", "error", "limit"]
-"""How a run ended. One that was cancelled from outside says ``aborted`` in ``agent_end``; its caller is cancelled."""
 
 
 @dataclass(slots=True)

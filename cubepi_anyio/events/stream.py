@@ -67,7 +67,9 @@ class StreamEvent:
     stop_reason: str | None
     usage: Usage | None
     given: AssistantMessage | None = field(repr=False, compare=False)
+    """What the provider said the message is: its word, never what somebody has read."""
     source: SnapshotSource | None = field(repr=False, compare=False)
+    """The message of the stream the event was pushed into; ``None`` before."""
     mark: int = field(repr=False, compare=False)
     length: int = field(repr=False, compare=False)
 
@@ -94,19 +96,33 @@ class StreamEvent:
         self.usage = usage
         self.given = partial
         self.source = None
-        self.mark = 0
-        self.length = 0
+        self.mark = self.length = 0
 
     @property
     def partial(self) -> AssistantMessage | None:
         """The message as it stood at this event; later deltas do not change it.
 
-        Built when it is first read, in time proportional to the message. An event made with a ``partial``
-        gives that one. ``None`` for an event that never went through a stream.
+        An event made with a ``partial`` gives that one. Otherwise it is built when it is read, in time proportional to
+        the message; the one that was read last is kept by the stream, so several readers of one event share it.
+        Reading it changes nothing. ``None`` for an event that never went through a stream.
         """
-        if self.given is None and self.source is not None:
-            self.given = self.source.snapshot(self.mark, self.length)
-        return self.given
+        if self.given is not None or self.source is None:
+            return self.given
+        return self.source.snapshot(self.mark, self.length)
+
+    def unbound(self) -> StreamEvent:
+        """A copy with all that the provider said, which no stream knows yet."""
+        return StreamEvent(
+            self.type,
+            self.content_index,
+            self.delta,
+            self.given,
+            block=self.block,
+            error_message=self.error_message,
+            error=self.error,
+            stop_reason=self.stop_reason,
+            usage=self.usage,
+        )
 
     def preview_arguments(self) -> dict[str, object]:
         """The arguments of a call that is still being written, as far as they can be read; ``{}`` if not at all.

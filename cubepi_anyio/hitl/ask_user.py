@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Self, cast
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ..errors import PersonError
-from ..tools.define.definition import AgentTool, AgentToolResult, ToolContext
+from ..tools.context import RunContext
+from ..tools.define.definition import AgentTool, AgentToolResult
 from ..types.hitl import Option, Question
 from .answers import why_unanswered
 from .channel import DEFAULT_TIMEOUT, Channel, UseDefault
@@ -81,7 +82,7 @@ def ask_user_tool(
     tools do not count for it: a person needs the time a person needs.
     """
 
-    async def execute(tool_call_id: str, params: AskUserParams, *, context: ToolContext) -> AgentToolResult:
+    async def execute(tool_call_id: str, params: AskUserParams, *, context: RunContext[Any]) -> AgentToolResult:
         questions = _questions(params)
         try:
             answers = await channel.ask(questions, tool_call_id=tool_call_id, run_id=context.run_id, timeout=timeout)

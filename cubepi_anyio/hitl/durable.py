@@ -92,7 +92,9 @@ class DurableChannel(Channel):
         if standing is not None and (standing.answered or is_overdue(standing.request)):
             used = await journal.take(standing.request.id)
             if used is not None:
-                return _answer_of(used)
+                if not used.answered or used.answer is None:
+                    raise RequestTimedOut(used.request.id, used.request.timeout_seconds or 0)
+                return used.answer
         waiting = request if standing is None else standing.request
         waiting = waiting.model_copy(update={"thread_id": journal.thread_id, "run_id": journal.run_id or ""})
         await journal.save(waiting)
@@ -139,9 +141,3 @@ def _content(payload: RequestPayload) -> str:
     else:
         content = payload.model_dump(mode="python")
     return json.dumps(json.loads(encode_value(content)), sort_keys=True)
-
-
-def _answer_of(used: StoredRequest) -> PersonAnswer:
-    if not used.answered or used.answer is None:
-        raise RequestTimedOut(used.request.id, used.request.timeout_seconds or 0)
-    return used.answer

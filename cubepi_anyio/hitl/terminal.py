@@ -57,7 +57,9 @@ class TerminalChannel(Channel):
         self._askers = 0
 
     async def _answer_to(self, request: PersonRequest) -> PersonAnswer:
-        if self._read_line is None and not _is_terminal():
+        streams = (sys.stdin, sys.stdout)
+        is_terminal = all(stream is not None and not stream.closed and stream.isatty() for stream in streams)
+        if self._read_line is None and not is_terminal:
             await checkpoint()
             raise RequestWithdrawn(request.id, "nobody can be asked, because there is no terminal")
         if self._turn is None:  # one for as long as somebody asks, so that the channel is bound to no event loop
@@ -73,8 +75,8 @@ class TerminalChannel(Channel):
                 self._turn = None
 
     async def _talk(self, request: PersonRequest) -> PersonAnswer:
-        if self._read_line is None:
-            _forget_typed_ahead()
+        if self._read_line is None and termios is not None:  # what was typed ahead is no answer
+            termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
         talk = _Talk(self._read_line or _read_from_terminal, self._write)
         try:
             while True:
@@ -181,19 +183,9 @@ def _visible(text: str) -> str:
 # --- the terminal itself ---------------------------------------------------------------------
 
 
-def _is_terminal() -> bool:
-    """Whether a person can read and write here."""
-    return all(stream is not None and not stream.closed and stream.isatty() for stream in (sys.stdin, sys.stdout))
-
-
 def _write_to_terminal(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()
-
-
-def _forget_typed_ahead() -> None:
-    if termios is not None:
-        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 async def _read_from_terminal() -> str:

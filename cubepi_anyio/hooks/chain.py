@@ -9,12 +9,15 @@ from functools import partial
 from typing import Any
 
 from ..concurrency import AbortSignal
-from ..tools.define.definition import AgentTool, AgentToolResult
+from ..tools.context import RunContext, ToolSource
+from ..tools.define.definition import AgentToolResult
 from ..tools.hooks import NO_TOOL_HOOKS, AfterToolCallResult, BeforeToolCallResult, ToolHooks
+from ..tools.run.outcome import CallEnding, CallOutcome
 from ..types.content import ToolCall
 from ..types.json import JsonObject
 from ..types.messages import AssistantMessage, Message
-from .middleware import AfterToolCallContext, AgentContext, BeforeToolCallContext, Middleware, TurnAction
+from .around import Layer, through
+from .middleware import AfterToolCallContext, BeforeToolCallContext, Middleware, TurnAction
 
 __all__ = ("NO_HOOKS", "Hooks", "compose", "tool_hooks")
 
@@ -35,7 +38,12 @@ class Hooks:
     after_model_response: Callable[..., Awaitable[TurnAction | None]] | None = None
     should_stop_after_turn: Callable[..., Awaitable[bool]] | None = None
     on_run_end: Callable[..., Awaitable[list[Message]]] | None = None
-    tools: tuple[AgentTool, ...] = ()
+    around_run: tuple[Layer, ...] = ()
+    around_model_call: tuple[Layer, ...] = ()
+    around_model_try: tuple[Layer, ...] = ()
+    around_tool_call: tuple[Layer, ...] = ()
+    tools: tuple[ToolSource, ...] = ()
+    """What the middleware brings along, in its order."""
 
 
 NO_HOOKS = Hooks()
@@ -47,8 +55,11 @@ def compose(middleware: Sequence[Middleware]) -> Hooks:
     if not middleware:
         return NO_HOOKS
 
+    def layers(name: str) -> tuple[_Seam, ...]:
+        return tuple(_seam(getattr(one, name)) for one in middleware if _is_overridden(one, name))
+
     def chain(name: str, rule: Callable[..., Awaitable[Any]]) -> Any:
-        seams = [_seam(getattr(one, name)) for one in middleware if _is_overridden(one, name)]
+        seams = layers(name)
         return partial(rule, seams) if seams else None
 
     return Hooks(
@@ -61,7 +72,11 @@ def compose(middleware: Sequence[Middleware]) -> Hooks:
         after_model_response=chain("after_model_response", _merged_action),
         should_stop_after_turn=chain("should_stop_after_turn", _any_says_so),
         on_run_end=chain("on_run_end", _added_up),
-        tools=tuple(tool for one in middleware for tool in one.tools),
+        around_run=layers("around_run"),
+        around_model_call=layers("around_model_call"),
+        around_model_try=layers("around_model_try"),
+        around_tool_call=layers("around_tool_call"),
+        tools=tuple(one.tools for one in middleware if one.tools != ()),
     )
 
 
@@ -170,32 +185,80 @@ async def _merged_action(seams: Sequence[_Seam], response: AssistantMessage, **o
 # --- the seams around one call ---------------------------------------------------------------
 
 
-def tool_hooks(hooks: Hooks, context: Callable[[], AgentContext], answer: AssistantMessage) -> ToolHooks:
+def tool_hooks(hooks: Hooks, answer: AssistantMessage) -> ToolHooks:
     """The hooks around the calls of one answer."""
-    if hooks.resolve_tool_call is None and hooks.before_tool_call is None and hooks.after_tool_call is None:
+    if not (hooks.resolve_tool_call or hooks.before_tool_call or hooks.after_tool_call or hooks.around_tool_call):
         return NO_TOOL_HOOKS
-    ctx = context()
 
-    async def resolve(call: ToolCall, signal: AbortSignal) -> ToolCall | None:
+    async def resolve(call: ToolCall, ctx: RunContext[Any], signal: AbortSignal) -> ToolCall | None:
         assert hooks.resolve_tool_call is not None
         return await hooks.resolve_tool_call(call, ctx=ctx, signal=signal)
 
     async def before(
-        call: ToolCall, params: Any, validate: Callable[[JsonObject], Any], signal: AbortSignal
+        call: ToolCall,
+        params: Any,
+        validate: Callable[[JsonObject], Any],
+        ctx: RunContext[Any],
+        signal: AbortSignal,
     ) -> BeforeToolCallResult | None:
         assert hooks.before_tool_call is not None
         described = BeforeToolCallContext(ctx, answer, call, params)
         return await hooks.before_tool_call(described, validate=validate, ctx=ctx, signal=signal)
 
     async def after(
-        call: ToolCall, result: AgentToolResult, is_error: bool, signal: AbortSignal
+        call: ToolCall, result: AgentToolResult, is_error: bool, ctx: RunContext[Any], signal: AbortSignal
     ) -> AfterToolCallResult | None:
         assert hooks.after_tool_call is not None
         described = AfterToolCallContext(ctx, answer, call, result, is_error)
         return await hooks.after_tool_call(described, ctx=ctx, signal=signal)
 
+    async def around(
+        call: ToolCall,
+        body: Callable[[], Awaitable[CallOutcome]],
+        known: Callable[[], CallOutcome | None],
+        ctx: RunContext[Any],
+        signal: AbortSignal,
+    ) -> CallOutcome:
+        def accept(returned: Any) -> CallOutcome:
+            return _as_outcome(call, known(), returned)
+
+        return await through(
+            hooks.around_tool_call,
+            body,
+            call,
+            known=known,
+            accept=accept,
+            what="a call",
+            ctx=ctx,
+            signal=signal,
+        )
+
     return ToolHooks(
         resolve=resolve if hooks.resolve_tool_call is not None else None,
         before=before if hooks.before_tool_call is not None else None,
         after=after if hooks.after_tool_call is not None else None,
+        around=around if hooks.around_tool_call else None,
     )
+
+
+def _as_outcome(call: ToolCall, body: CallOutcome | None, returned: Any) -> CallOutcome:
+    """What ``around_tool_call`` returned, as the outcome of the call; ``body`` is what the call itself came to."""
+    if isinstance(returned, CallOutcome):
+        if not isinstance(returned.result, AgentToolResult):  # pyright: ignore[reportUnnecessaryIsInstance] - foreign
+            raise TypeError(f"around_tool_call returned an outcome whose result is {type(returned.result).__name__}")
+        if returned is body:
+            return returned
+        # One that was kept from another call: this call is answered, under its own id.
+        if body is None:
+            return CallOutcome(call, CallEnding.ANSWERED, returned.result, returned.is_error)
+        return replace(returned, call=body.call)
+    if isinstance(returned, str):
+        returned = AgentToolResult(returned)
+    if not isinstance(returned, AgentToolResult):
+        raise TypeError(
+            f"around_tool_call returned {type(returned).__name__} for {call.name!r}; it returns the outcome of "
+            "proceed(), an AgentToolResult, a string, or None"
+        )
+    if body is None or body.request is not None:  # a call that would wait for a person does not any more
+        return CallOutcome(call, CallEnding.ANSWERED, returned, returned.is_error)
+    return replace(body, result=returned, is_error=returned.is_error)

@@ -6,10 +6,12 @@ The names of the seeds are importable from here, as they are from ``cubepi_anyio
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
+
+from anyio.lowlevel import checkpoint
 
 from ..concurrency import AbortSignal as AbortSignal
 from ..events.stream import StreamEvent as StreamEvent
@@ -31,14 +33,29 @@ from ..types.model import Model as Model
 from ..types.model import ReasoningControl as ReasoningControl
 from ..types.model import ResponseSchema as ResponseSchema
 from ..types.model import ToolChoice as ToolChoice
+from ..types.settings import ModelSettings as ModelSettings
 from ..types.tool import ToolDefinition as ToolDefinition
 from ..types.usage import ModelCost as ModelCost
 from ..types.usage import Usage as Usage
+from .around_try import stream_of_try
+from .model_call import AroundTry as AroundTry
+from .model_call import AskedModel as AskedModel
+from .model_call import ModelCall as ModelCall
+from .model_call import ModelOutcome as ModelOutcome
+from .model_call import OnPayload as OnPayload
+from .model_call import OnResponse as OnResponse
+from .model_call import Provider as Provider
+from .model_call import ProviderResponse as ProviderResponse
+from .model_call import StreamingModel as StreamingModel
+from .model_call import StreamOptions as StreamOptions
+from .model_call import TryBody as TryBody
 from .observers import Observers, OnChunk, OnRequest, OnResponseMessage
 
 __all__ = (
+    "AskedModel",
     "BaseProvider",
     "BoundModel",
+    "ModelCall",
     "OnPayload",
     "OnResponse",
     "Provider",
@@ -47,65 +64,7 @@ __all__ = (
     "StreamingModel",
     "invoke_on_payload",
     "invoke_on_response",
-    "open_stream",
 )
-
-OnPayload = Callable[[dict[str, Any], Model], Awaitable[dict[str, Any] | None] | dict[str, Any] | None]
-"""Sees each request before it is sent; a returned dict replaces it, ``None`` keeps it."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProviderResponse:
-    """The head of an HTTP answer."""
-
-    status: int
-    headers: dict[str, str] = field(default_factory=dict[str, str])
-
-
-OnResponse = Callable[[ProviderResponse, Model], Awaitable[None] | None]
-"""Sees the head of each answer before its body is read."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamOptions:
-    """What one model call is given besides the conversation. Unknown options are refused (``TypeError``)."""
-
-    signal: AbortSignal | None = None
-    """Set when the run is aborted. The call is cancelled as well: look at it only where you cannot be cancelled."""
-    on_payload: OnPayload | None = None
-    on_response: OnResponse | None = None
-    reasoning: ReasoningControl | None = None
-    max_output_tokens: int | None = None
-    """Instead of the model's ``max_tokens``."""
-    temperature: float | None = None
-    """Instead of the model's ``temperature``."""
-    extra_body: Mapping[str, Any] | None = None
-    """Merged into the payload last, key by key."""
-    extra_headers: Mapping[str, str] | None = None
-    response_schema: ResponseSchema | None = None
-    """What the text of the answer must look like; for providers that say ``takes_response_schema``."""
-
-
-@runtime_checkable
-class Provider(Protocol):
-    """Anything with this one method can be given to an agent.
-
-    ``stream`` returns at once; the work is the stream's producer, and starts when the stream is entered. What goes
-    wrong after the call is an ``error`` event in the stream, never an exception of the call. ``tool_choice=`` is
-    passed to providers that declare it.
-    """
-
-    async def stream(
-        self,
-        model: Model,
-        messages: list[Message],
-        *,
-        system_prompt: str = "",
-        tools: list[ToolDefinition] | None = None,
-        options: StreamOptions | None = None,
-    ) -> MessageStream:
-        """Return the stream of one answer."""
-        ...
 
 
 class BaseProvider:
@@ -140,20 +99,26 @@ class BaseProvider:
         api: str = "",
         reasoning: bool = False,
         context_window: int = 200_000,
-        max_tokens: int = 8192,
+        max_tokens: int | None = None,
         temperature: float | None = None,
         cost: ModelCost | None = None,
+        settings: ModelSettings | None = None,
     ) -> BoundModel:
-        """Name a model of this provider, ready to be given to an agent."""
+        """Name a model of this provider, ready to be given to an agent.
+
+        ``settings`` are how it answers, unless the agent or the run says otherwise.
+        """
+        said = {} if max_tokens is None else {"max_tokens": max_tokens}
         spec = Model(
             id=id,
             provider=self.provider_id,
             api=api or self.api,
             reasoning=reasoning,
             context_window=context_window,
-            max_tokens=max_tokens,
             temperature=temperature,
             cost=cost,
+            settings=settings,
+            **said,
         )
         return BoundModel(self, spec)
 
@@ -186,49 +151,8 @@ class BaseProvider:
         return self.observers.subscribe_response(observer)
 
 
-class StreamingModel(Protocol):
-    """What an agent asks: a ``BoundModel``, or something that asks several of them.
-
-    ``spec`` and ``provider`` are those of the model that would be asked first.
-    """
-
-    @property
-    def spec(self) -> Model:
-        """What the model is."""
-        ...
-
-    @property
-    def provider(self) -> Provider:
-        """Who serves it."""
-        ...
-
-    async def stream(
-        self,
-        messages: Sequence[Message],
-        *,
-        system_prompt: str = "",
-        tools: list[ToolDefinition] | None = None,
-        tool_choice: ToolChoice | None = None,
-        options: StreamOptions | None = None,
-    ) -> MessageStream:
-        """Return the stream of one answer; enter it to start it."""
-        ...
-
-    async def generate(
-        self,
-        messages: Sequence[Message],
-        *,
-        system_prompt: str = "",
-        tools: list[ToolDefinition] | None = None,
-        tool_choice: ToolChoice | None = None,
-        options: StreamOptions | None = None,
-    ) -> AssistantMessage:
-        """Ask and wait for the whole answer. A failure is a message with ``stop_reason="error"``."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class BoundModel:
+class BoundModel(AskedModel):
     """A model together with the provider that serves it."""
 
     provider: Provider
@@ -239,70 +163,32 @@ class BoundModel:
         """Whether the provider makes its models keep to ``StreamOptions.response_schema``."""
         return bool(getattr(self.provider, "takes_response_schema", False))
 
-    async def stream(
-        self,
-        messages: Sequence[Message],
-        *,
-        system_prompt: str = "",
-        tools: list[ToolDefinition] | None = None,
-        tool_choice: ToolChoice | None = None,
-        options: StreamOptions | None = None,
-    ) -> MessageStream:
-        """Return the stream of one answer; enter it to start it."""
-        return await open_stream(
-            self.provider,
-            self.spec,
-            messages,
-            system_prompt=system_prompt,
-            tools=tools,
-            tool_choice=tool_choice,
-            options=options,
-        )
+    async def open(self, call: ModelCall) -> MessageStream:
+        """Ask the provider and return its stream, or the stream of the try where one stands around it.
 
-    async def generate(
-        self,
-        messages: Sequence[Message],
-        *,
-        system_prompt: str = "",
-        tools: list[ToolDefinition] | None = None,
-        tool_choice: ToolChoice | None = None,
-        options: StreamOptions | None = None,
-    ) -> AssistantMessage:
-        """Ask and wait for the whole answer. A failure is a message with ``stop_reason="error"``. A checkpoint;
-        cancelling it closes the connection."""
-        stream = await self.stream(
-            messages, system_prompt=system_prompt, tools=tools, tool_choice=tool_choice, options=options
+        The provider finds the model's settings in ``options.settings``, and ``tool_choice`` only if it declares it.
+        """
+        options = call.options
+        if options.around_try is not None:
+            await checkpoint()
+            return stream_of_try(self, call.with_options(around_try=None), options.around_try)
+        if self.spec.settings is not None:
+            options = replace(options, settings=call.settings_of(self.spec))
+        declared: dict[str, Any] = {}
+        if call.tool_choice is not None and _declares_tool_choice(type(self.provider)):
+            declared["tool_choice"] = call.tool_choice
+        return await self.provider.stream(
+            self.spec,
+            call.messages,
+            system_prompt=call.system_prompt,
+            tools=call.tools,
+            options=options,
+            **declared,
         )
-        async with stream:
-            return await stream.result()
 
     def with_options(self, **changes: Any) -> BoundModel:
         """The same model with some fields of its ``Model`` changed."""
         return replace(self, spec=self.spec.model_copy(update=changes))
-
-
-async def open_stream(
-    provider: Provider,
-    model: Model,
-    messages: Sequence[Message],
-    *,
-    system_prompt: str,
-    tools: list[ToolDefinition] | None,
-    tool_choice: ToolChoice | None,
-    options: StreamOptions | None,
-) -> MessageStream:
-    """Call ``provider.stream``, with ``tool_choice`` only if the provider declares it."""
-    extra: dict[str, Any] = {}
-    if tool_choice is not None and _declares_tool_choice(type(provider)):
-        extra["tool_choice"] = tool_choice
-    return await provider.stream(
-        model,
-        messages if isinstance(messages, list) else list(messages),
-        system_prompt=system_prompt,
-        tools=tools,
-        options=options,
-        **extra,
-    )
 
 
 @lru_cache(maxsize=256)

@@ -20,7 +20,7 @@ from ..types.json import JsonObject
 from ..types.messages import AssistantMessage, Message, ToolResultMessage, UserMessage
 from ..types.model import ResponseSchema
 from ..types.tool import ToolDefinition
-from .base import StreamingModel, StreamOptions
+from .model_call import ModelCall, StreamingModel, StreamOptions
 
 __all__ = ("StructuredMethod", "generate_structured")
 
@@ -98,31 +98,22 @@ class _Asking(Generic[_OutputT]):
 
     async def ask(self, conversation: Sequence[Message]) -> AssistantMessage:
         """The whole answer; raises the error of a model that fails, and for an answer that can be of no use."""
-        if self.native:
-            stream = await self.model.stream(
-                conversation,
-                system_prompt=self.system_prompt,
-                options=replace(self.options, response_schema=self.wanted),
-            )
-        else:
-            stream = await self.model.stream(
-                conversation,
-                system_prompt=self.system_prompt,
-                tools=[self._tool()],
-                tool_choice=self.wanted.name,
-                options=replace(self.options, response_schema=None),
-            )
-        async with stream:
+        wanted = self.wanted
+        call = ModelCall(
+            messages=list(conversation),
+            system_prompt=self.system_prompt,
+            options=replace(self.options, response_schema=wanted if self.native else None),
+        )
+        if not self.native:
+            description = wanted.description or "Give the answer by calling this."
+            tool = ToolDefinition(name=wanted.name, description=description, parameters=wanted.json_schema)
+            call = replace(call, tools=[tool], tool_choice=wanted.name)
+        async with await call.ask(self.model) as stream:
             answer = await stream.result()
         if stream.error is not None:
             raise stream.error
         self._refuse_useless(answer)
         return answer
-
-    def _tool(self) -> ToolDefinition:
-        wanted = self.wanted
-        description = wanted.description or "Give the answer by calling this."
-        return ToolDefinition(name=wanted.name, description=description, parameters=wanted.json_schema)
 
     def _refuse_useless(self, answer: AssistantMessage) -> None:
         match answer.stop_reason:

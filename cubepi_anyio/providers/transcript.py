@@ -7,7 +7,8 @@ import binascii
 from collections.abc import Sequence
 
 from ..types.content import ImageContent
-from ..types.messages import CUT_STOP_REASONS, AssistantMessage, Message, ToolResultMessage
+from ..types.messages import CUT_STOP_REASONS, AssistantMessage, Message
+from ..types.transcript import results_after
 
 __all__ = ("ABSENT_RESULT", "answered_calls", "data_url", "decoded_text", "image_media_type", "image_url")
 
@@ -25,13 +26,7 @@ def answered_calls(messages: Sequence[Message], position: int) -> set[str] | Non
     message = messages[position]
     if not isinstance(message, AssistantMessage) or message.stop_reason not in CUT_STOP_REASONS:
         return None
-    answered: set[str] = set()
-    for index in range(position + 1, len(messages)):
-        message = messages[index]
-        if not isinstance(message, ToolResultMessage):
-            break
-        answered.add(message.tool_call_id)
-    return answered
+    return {result.tool_call_id for result in results_after(messages, position)}
 
 
 def image_media_type(image: ImageContent) -> str:

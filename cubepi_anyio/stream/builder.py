@@ -79,6 +79,7 @@ class _Block:
         "_preview",
         "_preview_length",
         "_seed_length",
+        "delta_type",
         "ended_at",
         "final",
         "fold_at",
@@ -92,6 +93,7 @@ class _Block:
 
     def __init__(self, kind: str, known: AssistantContent | None, started_at: int) -> None:
         self.kind = kind
+        self.delta_type: str = f"{kind}_delta"
         self.known = known
         self._buffer: StringIO | None = None
         self._folded: list[str] = []
@@ -172,30 +174,23 @@ class _Block:
 
     def finish(self, told: AssistantContent | None) -> AssistantContent | None:
         """The block as it is when it ends; ``told`` has the last word on everything it says."""
-        if self.kind == "text":
-            return self._finish_text(told)
-        if self.kind == "thinking":
-            return self._finish_thinking(told)
         block = told if told is not None else self.known
+        if self.kind == "text":
+            if told is not None and told.type == "text" and told.text:
+                return told
+            return TextContent(text=self._text, vendor=_vendor_of(block))
+        if self.kind == "thinking":
+            if block is None or block.type != "thinking":
+                return ThinkingContent(thinking=self._text)
+            if block is told and block.thinking:
+                return block
+            return block.model_copy(update={"thinking": self._text})
         if block is None or block.type != "tool_call" or block.arguments or block.invalid_arguments is not None:
             return block
         if block is told and "arguments" in block.model_fields_set:
             return block  # told to have none
         arguments, invalid = parse_arguments(self._text)
         return block.model_copy(update={"arguments": arguments, "invalid_arguments": invalid})
-
-    def _finish_text(self, told: AssistantContent | None) -> AssistantContent:
-        if told is not None and told.type == "text" and told.text:
-            return told
-        return TextContent(text=self._text, vendor=_vendor_of(told if told is not None else self.known))
-
-    def _finish_thinking(self, told: AssistantContent | None) -> AssistantContent:
-        block = told if told is not None else self.known
-        if block is None or block.type != "thinking":
-            return ThinkingContent(thinking=self._text)
-        if block is told and block.thinking:
-            return block
-        return block.model_copy(update={"thinking": self._text})
 
     def preview_at(self, length: int) -> dict[str, Any]:
         """The best reading of the first ``length`` characters; read in order, parsed anew after a tenth of growth."""
@@ -228,7 +223,7 @@ def _vendor_of(block: AssistantContent | None) -> JsonObject | None:
 class MessageBuilder:
     """Applies events to a message, in O(delta) each, and remembers how it looked at each of them."""
 
-    __slots__ = ("_blocks", "_current", "_current_index", "_header", "_mark", "_positions", "_turns", "_write")
+    __slots__ = ("_blocks", "_current", "_current_index", "_header", "_mark", "_positions", "_read", "_turns", "_write")
 
     def __init__(self, base: AssistantMessage | None = None, *, open_blocks: Collection[int] = ()) -> None:
         """Start from ``base``, whose blocks have ended except those at ``open_blocks``, or from an empty message."""
@@ -242,6 +237,8 @@ class MessageBuilder:
         """(mark, block index) for each change of the growing block."""
         self._positions: dict[int, int] = {}
         """Where blocks stand whose provider counts otherwise than we do (gaps, or each kind for itself)."""
+        self._read: tuple[int, int, AssistantMessage] | None = None
+        """(mark, length, message) of the snapshot that was asked for last."""
         for index, content in enumerate(self._header.content):
             block = _Block(content.type.replace("_", ""), content, 0)
             if index not in open_blocks:
@@ -255,7 +252,7 @@ class MessageBuilder:
         if delta is not None:
             index = event.content_index
             block = self._current
-            if block is None or index != self._current_index or not event.type.startswith(block.kind):
+            if block is None or index != self._current_index or event.type != block.delta_type:
                 block = self._turn_to(event)
             self._write(delta)
             block.length = event.length = length = block.length + len(delta)
@@ -264,8 +261,7 @@ class MessageBuilder:
         else:
             if event.type not in ("start", "done", "error"):
                 self._open_or_close(event)
-            if self._current is not None:
-                event.length = self._current.length
+            event.length = self._current.length if self._current is not None else 0
         event.source = self
         event.mark = mark
 
@@ -303,11 +299,6 @@ class MessageBuilder:
                 return index if named is not None or self._blocks[index].ended_at is None else None
         return None
 
-    def _last_open(self, kind: str) -> int | None:
-        """The last block of this kind that has not ended, for an ``X_end`` without an index."""
-        indices = range(len(self._blocks) - 1, -1, -1)
-        return next((i for i in indices if self._blocks[i].kind == kind and self._blocks[i].ended_at is None), None)
-
     def _begin(self, event: StreamEvent, kind: str) -> _Block:
         """Append a block, and tell the event where it stands."""
         index = len(self._blocks)
@@ -323,7 +314,11 @@ class MessageBuilder:
         if step == "start":
             self._begin(event, kind)
             return
-        index = self._last_open(kind) if event.content_index is None else self._index_of(event, kind)
+        if event.content_index is not None:
+            index = self._index_of(event, kind)
+        else:  # it ends the last one of its kind that has not ended
+            open_ones = [i for i, b in enumerate(self._blocks) if b.kind == kind and b.ended_at is None]
+            index = open_ones[-1] if open_ones else None
         if index is None:
             if event.block is None:
                 return  # the end of nothing
@@ -336,8 +331,14 @@ class MessageBuilder:
             self._current, self._current_index = None, -1
 
     def snapshot(self, mark: int, length: int) -> AssistantMessage:
-        """The message as it stood at event ``mark``, when the growing block was ``length`` long; O(message)."""
-        return self._header.model_copy(update={"content": self._content_at(mark, length)})
+        """The message as it stood at event ``mark``, when the growing block was ``length`` long.
+
+        O(message), unless it is the one that was asked for last.
+        """
+        if self._read is None or self._read[:2] != (mark, length):
+            message = self._header.model_copy(update={"content": self._content_at(mark, length)})
+            self._read = mark, length, message
+        return self._read[2]
 
     def message(self) -> AssistantMessage:
         """The message as it stands."""

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from ..errors import StreamMisuse
+from ..errors import StreamMisuse, error_text
 from ..events.stream import StreamEvent, StreamEventType
 from ..types.content import AssistantContent, ImageContent, OpaqueContent, TextContent, ThinkingContent, ToolCall
 from ..types.json import JsonObject
@@ -24,7 +24,6 @@ from ..types.messages import AssistantMessage
 from ..types.model import Model
 from ..types.usage import Usage
 from .message_stream import MessageStream
-from .produce import describe
 
 __all__ = ("DraftWriter", "MessageDraft")
 
@@ -65,6 +64,8 @@ class DraftWriter:
         self._model = model
         self._api = api
         self._open: dict[int, type[AssistantContent]] = {}
+        self._delta_types: dict[int, StreamEventType] = {}
+        """Of the blocks that are open and can grow."""
         self._count = 0
         self._last = -1
         self._last_kind: type[AssistantContent] | None = None
@@ -101,18 +102,22 @@ class DraftWriter:
         self._count += 1
         kind = type(block)
         self._open[index] = kind
+        if kind in _DELTA:
+            self._delta_types[index] = _DELTA[kind]
         self._last, self._last_kind = index, kind
         self._emit(StreamEvent(_START[kind], index, block=block))
         return index
 
     def append(self, index: int, delta: str) -> None:
         """Let an open block grow by ``delta``: text, thinking, or the JSON text of a call's arguments."""
-        self._emit(StreamEvent(_DELTA[self._kind_of(index)], index, delta))
+        delta_type = self._delta_types.get(index) or _DELTA[self._kind_of(index)]
+        self._emit(StreamEvent(delta_type, index, delta))
 
     def close(self, index: int, block: AssistantContent | None = None) -> None:
         """End a block. ``block`` gives what its start did not; for text or arguments it lacks, the deltas do."""
         kind = self._kind_of(index)
         del self._open[index]
+        self._delta_types.pop(index, None)
         if index == self._last:
             self._last_kind = None
         self._emit(StreamEvent(_END[kind], index, block=block))
@@ -182,7 +187,7 @@ class DraftWriter:
     def fail(self, error: Exception, *, usage: Usage | None = None) -> None:
         """End the message with an error. Blocks that are open stay open: they are not complete."""
         if not self.ended:
-            self._end(StreamEvent("error", error_message=describe(error), error=error, usage=usage))
+            self._end(StreamEvent("error", error_message=error_text(error), error=error, usage=usage))
 
     def _end(self, terminal: StreamEvent) -> None:
         self.ended = True

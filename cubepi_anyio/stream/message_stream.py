@@ -1,62 +1,56 @@
 """``MessageStream``: one message as it is written, then its result.
 
-A memory object stream with one producer, one consumer and a result. The traps it closes: an iterator is an
-object, never an async generator (trio leaves a generator that is not exhausted to the garbage collector); on
-asyncio a cancelled producer ends before its consumer hears of the cancellation, so an end without an outcome
-passes a checkpoint before it is believed; and a task group wraps the caller's own error, so the error of the
-block is kept out of it.
+::
+
+      producer, a task                                     consumer, whose block it is
+      push / send ──▶ builder ──▶ [ buffer, 64 events ] ──▶ anext / result
+                      the message as it is written          the message as it was read
+
+A memory object stream with one producer, one consumer and a result. What holds:
+
+* **There is one terminal event, and it is the last.** Whoever ends first, the producer with its last word, an error of
+  its, or a consumer that leaves, ends the buffer; what is pushed afterwards is dropped. A producer that ends without a
+  last word is given one.
+* **The producer lives inside the block** (``TaskBlock``). Before it is entered nothing has begun, after it is left
+  nothing goes on. An iterator is an object, never an async generator: trio leaves a generator that is not exhausted to
+  the garbage collector, and the connection with it.
+* **The consumer knows what it has read, and no more.** Its message is that of the last event it took, however far the
+  builder is by then; so an answer that is cut holds what was heard of it.
+* **An event belongs to one stream.** It can tell how the message of *its* stream was at this event. An event that
+  another stream has is copied when it is pushed, so reading it, before or afterwards, changes nothing in either.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from types import TracebackType
-from typing import Any, Protocol, Self, cast
+from typing import Any, Self
 
 import anyio
-from anyio.abc import TaskGroup
-from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint, checkpoint_if_cancelled
+from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
-from ..concurrency import Driven, OwnCancelCount, bare_error, let_own_cancellation_pass, surroundings_are_cancelled
-from ..errors import IncompleteStream, StreamMisuse
+from ..errors import IncompleteStream, StreamMisuse, error_text
 from ..events.stream import StreamEvent
 from ..types.content import ToolCall
 from ..types.messages import AssistantMessage
 from ..types.usage import Usage
+from .block import TaskBlock, Worker
+from .buffer import EventBuffer, StreamStatistics
 from .builder import MessageBuilder, is_sendable, stop_reason_of
-from .produce import call_with, describe
+from .produce import call_with
 
-__all__ = ("LINGER_SECONDS", "EventReader", "MessageStream", "Produce")
+__all__ = ("MessageStream", "Produce")
 
 Produce = Callable[["MessageStream"], Awaitable[object]] | Callable[[], Awaitable[object]]
 """The producer of a stream: an async function, called with the stream if it takes a parameter."""
 
-_BUFFERED_EVENTS = 64
-"""How far ``send`` lets a producer run ahead, and how many buffered events are read between two checkpoints."""
-
-LINGER_SECONDS = 0.05
+_LINGER_SECONDS = 0.05
 """How long a producer that has said its last word may take to put its connection away."""
 
 _RESULT_SECONDS = 1.0
 """How long ``result`` waits, after ``done``, for a provider that builds messages itself to set its own."""
-
-
-class EventReader(Protocol):
-    """Who hears of events where the producer runs in place, in the reader's own task."""
-
-    def hear(self, event: StreamEvent) -> bool:
-        """Take one event; true to be waited for (``pause``). Must not raise: it is called from the producer's code."""
-        ...
-
-    def before_wait(self) -> None:
-        """The producer is about to wait for something."""
-        ...
-
-    async def pause(self) -> None:
-        """Called by ``send`` every 64 events, and when ``hear`` has asked for it; a checkpoint."""
-        ...
 
 
 class _Given:
@@ -96,29 +90,28 @@ class MessageStream:
 
     def __init__(self, produce: Produce | None = None) -> None:
         self._produce: Produce | None = None
+        self._producer_ended = False
         self._builder: MessageBuilder | None = None
         self._given: AssistantMessage | None = None
+        """The provider's own message, where that is what the message is now."""
         self._gives_messages = False
         self._open_blocks: frozenset[int] = frozenset()
-        self._buffer: deque[StreamEvent] = deque()
-        self._burst = 0
-        """How many events were taken since the last checkpoint."""
-        self._reader: EventReader | None = None
-        self._waiting = False
-        self._readable: anyio.Event | None = None
-        self._writable: anyio.Event | None = None
-        self._settled: anyio.Event | None = None
-        self._task_group: TaskGroup | None = None
+        self._terminal: StreamEvent | None = None
+        """The terminal event, from the moment it is pushed."""
+        self._buffer: EventBuffer[StreamEvent] = EventBuffer()
+        """Ended by the terminal event, by a producer that has gone, and by a consumer that has left."""
+        self.next_nowait: Callable[[], StreamEvent | None] = self._buffer.take_nowait
+        """Return the next event without a checkpoint; ``None`` if there is none, and where ``anext`` has to pass one.
+
+        For a consumer that does something else before it waits. After ``None``, await ``anext``.
+        """
+        self._block = TaskBlock("a message stream")
+        self._worker: Worker | None = None
         self._entered = False
         self._closed = False
-        self._producer_ended = False
-        self._exit: BaseException | None = None
-        self._last: StreamEvent | None = None
-        self._terminal: StreamEvent | None = None
-        self._ended = False
+        """Whether the block was left."""
         self._result: AssistantMessage | None = None
-        self._deaf = False
-        """Whether events are dropped from now on: after a terminal event, and when the consumer has left."""
+        self._settled: anyio.Event | None = None
         if produce is not None:
             self.attach_task(produce)
 
@@ -138,12 +131,36 @@ class MessageStream:
             )
         self._produce = produce
 
+    def use_worker(self, worker: Worker) -> None:
+        """Let the producer run in the task of ``worker`` when the stream is entered, instead of in one of its own.
+
+        For whoever enters many streams one after the other, as a run does. Nothing else changes.
+        """
+        self._worker = worker
+        self._buffer.new_event = worker.new_event
+
     def push(self, event: StreamEvent) -> None:
-        """Hand over one event without waiting. What follows a terminal event is dropped."""
-        if self._deaf:
+        """Hand over one event without waiting. What follows a terminal event is dropped.
+
+        An event that was pushed before, into this stream or another one, is copied; it stays as it is.
+        """
+        buffer = self._buffer
+        if buffer.ended:
             return
-        if event.given is not None:
-            self._keep_given(event, event.given)
+        if event.source is not None:
+            event = event.unbound()
+        given = event.given
+        if given is not None:
+            if self._given is None:
+                self._open_blocks = self._builder.open_blocks() if self._builder is not None else frozenset()
+            self._given = given
+            _, _, step = event.type.partition("_")
+            if step:
+                self._gives_messages = True
+                index = event.content_index if event.content_index is not None else len(given.content) - 1
+                if (index in self._open_blocks) is (step == "end"):
+                    self._open_blocks = self._open_blocks ^ {index}
+            event.source = _Given(given, self._open_blocks)
         else:
             builder = self._builder
             if builder is None or self._given is not None:
@@ -151,35 +168,10 @@ class MessageStream:
                 self._builder = builder = MessageBuilder(self._given, open_blocks=self._open_blocks)
                 self._given = None
             builder.apply(event)
+        buffer.put(event)
         if event.type == "done" or event.type == "error":
             self._terminal = event
-            self._deaf = True
-        reader = self._reader
-        if reader is not None:
-            self._last, self._ended = event, self._deaf
-            self._burst += 1
-            if not self._burst % _BUFFERED_EVENTS and surroundings_are_cancelled():
-                self._deaf = True  # a producer that only pushes meets no checkpoint, and goes on for nobody
-            if reader.hear(event):
-                self._burst += _BUFFERED_EVENTS
-            return
-        self._buffer.append(event)
-        if self._readable is not None:
-            self._readable.set()
-            self._readable = None
-
-    def _keep_given(self, event: StreamEvent, given: AssistantMessage) -> None:
-        if self._given is None:
-            self._open_blocks = self._builder.open_blocks() if self._builder is not None else frozenset()
-        self._given = given
-        _, _, step = event.type.partition("_")
-        if step:
-            self._gives_messages = True
-            index = event.content_index if event.content_index is not None else len(given.content) - 1
-            if (index in self._open_blocks) is (step == "end"):
-                self._open_blocks = self._open_blocks ^ {index}
-        if event.source is None:
-            event.source = _Given(given, self._open_blocks)
+            buffer.end()
 
     async def send(self, event: StreamEvent) -> None:
         """Hand over one event, waiting while 64 are unread. Cancelling the wait leaves the event unsent.
@@ -194,26 +186,14 @@ class MessageStream:
     @property
     def is_writable(self) -> bool:
         """Whether the consumer is less than 64 events behind and still reads."""
-        behind = len(self._buffer) if self._reader is None else self._burst
-        return behind < _BUFFERED_EVENTS and not self._deaf
+        return self._buffer.is_writable
 
     async def wait_writable(self) -> None:
         """Return when the consumer has read enough for more to be sent, or will read no more.
 
         A checkpoint if it has to wait, and if no more is read: a producer that goes on all the same can be cancelled.
         """
-        if self._deaf:
-            await checkpoint()
-            return
-        if self._reader is not None:
-            if self._burst >= _BUFFERED_EVENTS:
-                self._burst = 0
-                await self._reader.pause()
-            return
-        while len(self._buffer) >= _BUFFERED_EVENTS and not self._deaf:
-            if self._writable is None:
-                self._writable = anyio.Event()
-            await self._writable.wait()
+        await self._buffer.wait_writable()
 
     def set_result(self, message: AssistantMessage) -> None:
         """Say what the finished message is; the first call counts."""
@@ -224,58 +204,27 @@ class MessageStream:
 
     def fail(self, error: Exception, *, usage: Usage | None = None) -> None:
         """End the stream with an ``error`` event that carries ``error``. What had arrived is kept."""
-        self.push(StreamEvent("error", error_message=describe(error), error=error, usage=usage))
+        self.push(StreamEvent("error", error_message=error_text(error), error=error, usage=usage))
 
     # --- the consumer's side -----------------------------------------------------------------
 
     @property
     def message(self) -> AssistantMessage:
         """The message as far as the consumer has read it."""
-        if self._ended and self._result is not None:
+        if self.is_over and self._result is not None:
             return self._result
-        partial = self._last.partial if self._last is not None else None
+        last = self._buffer.last
+        partial = last.partial if last is not None else None
         return partial if partial is not None else AssistantMessage()
-
-    @property
-    def is_readable(self) -> bool:
-        """Whether the next event is there already."""
-        return bool(self._buffer)
 
     @property
     def is_over(self) -> bool:
         """Whether the terminal event has been read."""
-        return self._ended
+        return self._terminal is not None and self._buffer.last is self._terminal
 
-    @property
-    def has_producer(self) -> bool:
-        """Whether the stream runs its own producer, and has not begun to."""
-        return self._produce is not None and not self._entered
-
-    async def run_in_place(self, reader: EventReader) -> None:
-        """Run the producer in the current task, instead of entering the stream and iterating over it.
-
-        Each event goes to ``reader`` at the moment it is pushed; none is buffered. Returns when the producer has ended;
-        ``result_nowait`` gives the message then. For readers that wait for nobody, in a task that only scopes cancel.
-        It waits where the producer does; a cancellation is raised at its end at the latest, and the producer has gone.
-        """
-        produce = self._produce
-        if produce is None or self._entered:
-            raise StreamMisuse("a stream runs in place once, and only with a producer of its own")
-        self._entered = True
-        while self._buffer:
-            reader.hear(self._take())
-        self._reader = reader
-        try:
-            await Driven(self._produce_to_the_end(produce), before_wait=reader.before_wait)
-            await let_own_cancellation_pass()
-            await checkpoint_if_cancelled()
-        finally:
-            self._closed = self._deaf = True
-            self._reader = None  # it knows the stream, and the two would wait for the garbage collector
-
-    def ignore_rest(self) -> None:
-        """Drop what is pushed from now on."""
-        self._deaf = True
+    def statistics(self) -> StreamStatistics:
+        """What fills the stream and who waits for it, at this moment."""
+        return self._buffer.statistics(is_entered=self._entered)
 
     @property
     def error(self) -> Exception | None:
@@ -284,7 +233,7 @@ class MessageStream:
 
     def broken_message(self) -> AssistantMessage:
         """What the consumer has read, as far as it may stay in a transcript although it is unfinished."""
-        last = self._last
+        last = self._buffer.last
         if last is None:
             return AssistantMessage()
         if isinstance(last.source, MessageBuilder):
@@ -298,97 +247,42 @@ class MessageStream:
         if self._entered:
             raise StreamMisuse("a stream can be entered once")
         self._entered = True
-        if self._produce is not None:
-            self._task_group = anyio.create_task_group()
-            await self._task_group.__aenter__()
-            self._task_group.start_soon(self._run_producer, self._produce)
+        produce = partial(self._run_producer, self._produce) if self._produce is not None else None
+        await self._block.enter(produce, self._worker)
         return self
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
-        """Cancel the producer and wait until it has gone. A checkpoint."""
-        self._closed = self._deaf = True
-        for event in (self._readable, self._writable, self._settled):
-            if event is not None:
-                event.set()
-        group, self._task_group = self._task_group, None
-        if group is None:
-            await cancel_shielded_checkpoint()
-            return
-        if self._ended and exc is None:
-            if not self._producer_ended:
-                group.cancel_scope.deadline = anyio.current_time() + LINGER_SECONDS
-        else:
-            group.cancel_scope.cancel()
-        foreign: BaseException | None = None
-        try:
-            if _is_the_callers_own(exc):
-                # Kept out of the task group, which would put it into an ExceptionGroup; it leaves as itself.
-                await group.__aexit__(None, None, None)  # noqa: ASYNC102 - a task group waits for its tasks
-            else:
-                await group.__aexit__(exc_type, exc, tb)  # noqa: ASYNC102 - a task group waits for its tasks
-        except BaseExceptionGroup as errors:
-            foreign = bare_error(errors)
-        if self._exit is not None:
-            raise self._exit
-        if foreign is not None and foreign is not exc:
-            raise foreign
+        """Cancel the producer and wait until it has gone; events not yet read are dropped. A checkpoint."""
+        self._closed = True
+        self._buffer.drop()
+        if self._settled is not None:
+            self._settled.set()
+        if not self.is_over or exc is not None:
+            self._block.cancel()
+        await self._block.leave(exc, linger_seconds=_LINGER_SECONDS)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> StreamEvent:
-        if self._buffer and self._burst < _BUFFERED_EVENTS and not self._waiting:
-            self._burst += 1
-            return self._take()
-        return await self._next_after_checkpoint()
-
-    async def _next_after_checkpoint(self) -> StreamEvent:
-        """The next event where the buffer is empty, or enough was read from it without a checkpoint."""
-        self._refuse_misuse()
-        self._burst = 1
-        self._waiting = True
-        try:
-            if self._writable is not None:
-                self._writable.set()
-                self._writable = None
-            if self._buffer or self._ended:
-                await checkpoint()
-            while not self._buffer:
-                if self._ended:
-                    raise StopAsyncIteration
-                self._refuse_closed()
-                await self._wait_readable()
-        finally:
-            self._waiting = False
-        return self._take()
-
-    def _refuse_misuse(self) -> None:
-        if self._waiting:
-            raise StreamMisuse("two tasks iterate over one stream; it has a single consumer")
+        event = self.next_nowait()
+        if event is not None:
+            return event
         if self._produce is not None and not self._entered:
             raise StreamMisuse("enter the stream before iterating: 'async with stream:' starts its producer")
-
-    def _refuse_closed(self) -> None:
-        if self._closed:
-            raise StreamMisuse("the stream was left before its end, and has nothing more to give")
-
-    async def _wait_readable(self) -> None:
-        if self._producer_ended and self._terminal is None:
-            # An end without an outcome: the producer was cancelled, and on asyncio this task may not have
-            # been told yet that it is, too. If it is not, it is shielded.
-            await checkpoint()
-            self.fail(IncompleteStream("the provider was cancelled before its message was complete"))
-            return
-        self._readable = anyio.Event()
-        await self._readable.wait()
-
-    def _take(self) -> StreamEvent:
-        self._last = event = self._buffer.popleft()
-        if event is self._terminal:
-            self._ended = True
-        return event
+        try:
+            return await self._buffer.take()
+        except StopAsyncIteration:
+            if self.is_over:
+                raise
+            if self._closed:
+                raise StreamMisuse("the stream was left before its end, and has nothing more to give") from None
+            # The producer was cancelled before its last word, and this task was not: it is shielded.
+            self._buffer.ended = False
+            self.fail(_incomplete())
+            return await anext(self)
 
     async def result(self) -> AssistantMessage:
         """Read to the end and return the finished message; events not yet read are passed over.
@@ -400,31 +294,28 @@ class MessageStream:
         if self._produce is not None and not self._entered:
             async with self:
                 return await self.result()
-        if self._closed and not self._ended:
+        if self._closed and not self.is_over:
             await checkpoint()
             return self.broken_message().model_copy(update={"stop_reason": "aborted"})
-        if not self._ended:
+        if not self.is_over:
             async for _ in self:
                 pass
         await checkpoint()
         if self._result is None and not self._outcome_is_final():
-            await self._wait_for_result()
+            with anyio.move_on_after(_RESULT_SECONDS):
+                while self._result is None and not self._outcome_is_final():
+                    if self._settled is None:
+                        self._settled = anyio.Event()
+                    await self._settled.wait()
         self._settle_result()
         return self.message
-
-    async def _wait_for_result(self) -> None:
-        with anyio.move_on_after(_RESULT_SECONDS):
-            while self._result is None and not self._outcome_is_final():
-                if self._settled is None:
-                    self._settled = anyio.Event()
-                await self._settled.wait()
 
     def result_nowait(self) -> AssistantMessage:
         """The finished message of a stream that has been read to its end.
 
         Raises ``WouldBlock`` if it was not, or if its producer may still set another result: then await ``result()``.
         """
-        if not self._ended or (self._result is None and not self._outcome_is_final()):
+        if not self.is_over or (self._result is None and not self._outcome_is_final()):
             raise anyio.WouldBlock
         self._settle_result()
         return self.message
@@ -481,16 +372,6 @@ class MessageStream:
 
     async def _run_producer(self, produce: Produce) -> None:
         try:
-            with OwnCancelCount():
-                await self._produce_to_the_end(produce)
-        except (KeyboardInterrupt, SystemExit) as exit_request:
-            # Carried over to the consumer's task: raised by a task of its own, it would stop asyncio's event loop.
-            self._exit = exit_request
-            if self._task_group is not None:
-                self._task_group.cancel_scope.cancel()
-
-    async def _produce_to_the_end(self, produce: Produce) -> None:
-        try:
             if not self._closed:  # left before it was begun: then nothing of it happens
                 await call_with(produce, self)
         except Exception as error:
@@ -499,24 +380,21 @@ class MessageStream:
             # The state of the enclosing scopes decides, not the type of the exception: raised again if one of them
             # is cancelled. Otherwise the producer cancelled itself, or somebody cancelled its task alone.
             await checkpoint_if_cancelled()  # noqa: ASYNC102 - a task group waits for its tasks
-            self.fail(IncompleteStream("the provider was cancelled before its message was complete"))
+            self.fail(_incomplete())
         except BaseExceptionGroup as group:
-            await self._fail_with_group(group)
+            # trio mixes cancellations with the errors of a producer's own tasks. Only the errors count.
+            errors = group.split(anyio.get_cancelled_exc_class())[1]
+            if errors is not None and not isinstance(errors, Exception):
+                raise
+            await checkpoint_if_cancelled()  # noqa: ASYNC102 - a task group waits for its tasks
+            self.fail(errors or _incomplete())
         else:
             self._supply_terminal()
         finally:
             self._producer_ended = True
-            for event in (self._readable, self._settled):
-                if event is not None:
-                    event.set()
-
-    async def _fail_with_group(self, group: BaseExceptionGroup[BaseException]) -> None:
-        """End with what is no cancellation in ``group``, which trio mixes with the errors of a producer's own tasks."""
-        errors = group.split(anyio.get_cancelled_exc_class())[1]
-        if errors is not None and not isinstance(errors, Exception):
-            raise group
-        await checkpoint_if_cancelled()
-        self.fail(errors or IncompleteStream("the provider was cancelled before its message was complete"))
+            self._buffer.end()
+            if self._settled is not None:
+                self._settled.set()
 
     def _supply_terminal(self) -> None:
         """End the stream for a producer that returned without saying so."""
@@ -530,9 +408,5 @@ class MessageStream:
             self.push(StreamEvent("done"))
 
 
-def _is_the_callers_own(exc: BaseException | None) -> bool:
-    """Whether the error of the block has nothing to do with cancellation, so that the task group need not see it."""
-    if isinstance(exc, BaseExceptionGroup):
-        group = cast("BaseExceptionGroup[Any]", exc)
-        return group.subgroup(anyio.get_cancelled_exc_class()) is None
-    return isinstance(exc, Exception)
+def _incomplete() -> IncompleteStream:
+    return IncompleteStream("the provider was cancelled before its message was complete")

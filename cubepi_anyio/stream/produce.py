@@ -7,12 +7,7 @@ from typing import Any
 
 from anyio.lowlevel import cancel_shielded_checkpoint
 
-__all__ = ("call_with", "describe")
-
-
-def describe(error: BaseException) -> str:
-    """The text of ``error``, or its class where it has none."""
-    return str(error) or type(error).__name__
+__all__ = ("call_with",)
 
 
 async def call_with(produce: Any, stream: object) -> None:

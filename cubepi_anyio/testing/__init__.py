@@ -1,5 +1,7 @@
 """Tools for testing what is built on agents: every run ended at every step, and what is checked then."""
 
+from .context import RunByHand as RunByHand
+from .context import run_context as run_context
 from .event_order import EventOrder as EventOrder
 from .event_order import check_events as check_events
 from .guarantees import GUARANTEES as GUARANTEES

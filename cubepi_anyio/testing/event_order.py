@@ -63,7 +63,9 @@ class EventOrder:
             self._fault(event, "comes before agent_start")
         match event:
             case AgentStartEvent():
-                self._hear_agent_start(event)
+                if self._is_open:
+                    self._fault(event, "the run has begun already")
+                self._is_open = True
             case AgentEndEvent():
                 self._hear_agent_end(event)
             case TurnStartEvent() | TurnEndEvent():
@@ -87,11 +89,6 @@ class EventOrder:
 
     # --- the run and its turns ---------------------------------------------------------------
 
-    def _hear_agent_start(self, event: AgentStartEvent) -> None:
-        if self._is_open:
-            self._fault(event, "the run has begun already")
-        self._is_open = True
-
     def _hear_agent_end(self, event: AgentEndEvent) -> None:
         for what in self.missing():
             if "agent_end" not in what:
@@ -112,9 +109,6 @@ class EventOrder:
         if not self._turn_is_open:
             self._fault(event, "no turn has begun")
         self._turn_is_open = False
-        self._check_turn(event)
-
-    def _check_turn(self, event: TurnEndEvent) -> None:
         calls = [call.id for call in self._answer.tool_calls] if self._answer is not None else []
         if [result.tool_call_id for result in self._results] != calls:
             self._fault(event, "the calls of the answer and the results announced differ")
@@ -162,17 +156,13 @@ class EventOrder:
     def _hear_call(self, event: ToolExecutionStartEvent | ToolExecutionUpdateEvent | ToolExecutionEndEvent) -> None:
         call_id = event.tool_call_id
         if isinstance(event, ToolExecutionStartEvent):
-            self._hear_call_start(event)
+            calls = [call.id for call in self._answer.tool_calls] if self._answer is not None else []
+            if calls[len(self._started) :][:1] != [call_id]:
+                self._fault(event, f"call {call_id!r} is not the next of {calls}")
+            self._started.append(call_id)
         elif call_id not in self._started:
             self._fault(event, f"call {call_id!r} has not started")
         elif call_id in self._ended:
             self._fault(event, f"call {call_id!r} has ended already")
         elif isinstance(event, ToolExecutionEndEvent):
             self._ended.append(call_id)
-
-    def _hear_call_start(self, event: ToolExecutionStartEvent) -> None:
-        calls = [call.id for call in self._answer.tool_calls] if self._answer is not None else []
-        position = len(self._started)
-        if calls[position : position + 1] != [event.tool_call_id]:
-            self._fault(event, f"call {event.tool_call_id!r} is not the next of {calls}")
-        self._started.append(event.tool_call_id)

@@ -7,9 +7,9 @@ from typing import cast
 
 import anyio
 
-from ..agent.result import RunResult
 from ..events.agent import AgentEndEvent, AgentEvent, AgentStartEvent, ToolExecutionEndEvent
 from ..types.messages import ToolResultMessage
+from ..types.run import RunResult
 from .event_order import check_events
 from .sweeps.endings import SiblingFailed
 from .sweeps.scenario import Check, EndedRun
@@ -131,7 +131,7 @@ def announced_is_kept(ended: EndedRun) -> Sequence[str]:
 
 
 def events_balance(ended: EndedRun) -> Sequence[str]:
-    """Every listener heard every start with its end, in one order, and ``agent_end`` last and once."""
+    """Every listener heard every start with its end, in one order, and ``agent_end`` last, once, and true."""
     faults: list[str] = []
     for number, events in enumerate(ended.heard):
         runs = _split_runs(events)
@@ -140,7 +140,12 @@ def events_balance(ended: EndedRun) -> Sequence[str]:
             faults.append(f"listener {number} heard of {len(runs)} runs")
         if [id(event) for event in events] != [id(event) for event in ended.heard[0]]:
             faults.append(f"listeners 0 and {number} heard different events")
-    return [*faults, *_outcome_faults(ended)]
+    last = ended.heard[0][-1] if ended.heard and ended.heard[0] else None
+    if isinstance(last, AgentEndEvent) and ended.in_time and ended.result is not None:
+        said, told = last.outcome, ended.result.outcome
+        if said != told:
+            faults.append(f"agent_end says {said!r}, the result {told!r}")
+    return faults
 
 
 def _split_runs(events: Sequence[AgentEvent]) -> list[list[AgentEvent]]:
@@ -150,16 +155,6 @@ def _split_runs(events: Sequence[AgentEvent]) -> list[list[AgentEvent]]:
             runs.append([])
         runs[-1].append(event)
     return runs
-
-
-def _outcome_faults(ended: EndedRun) -> list[str]:
-    """Whether ``agent_end`` says what the caller was told."""
-    last = ended.heard[0][-1] if ended.heard and ended.heard[0] else None
-    if not isinstance(last, AgentEndEvent) or not ended.in_time:
-        return []
-    if ended.result is not None and last.outcome != ended.result.outcome:
-        return [f"agent_end says {last.outcome!r}, the result {ended.result.outcome!r}"]
-    return []
 
 
 def agent_is_usable(ended: EndedRun) -> Sequence[str]:

@@ -34,14 +34,13 @@ class ScriptedChannel(Channel):
     async def _answer_to(self, request: PersonRequest) -> PersonAnswer:
         self.requests.append(request)
         await checkpoint()
-        answer = self._decide(request) if self._decide is not None else self._next_answer(request)
+        if self._decide is not None:
+            answer = self._decide(request)
+        elif self._answers:
+            answer = self._answers.pop(0)
+        else:
+            kind = request.payload.kind
+            raise UsageError(f"question {len(self.requests)} ({kind}) finds no answer in the script; give one more")
         if isinstance(answer, Exception):
             raise answer
         return answer
-
-    def _next_answer(self, request: PersonRequest) -> ScriptedAnswer:
-        if not self._answers:
-            raise UsageError(
-                f"question {len(self.requests)} ({request.payload.kind}) finds no answer in the script; give one more"
-            )
-        return self._answers.pop(0)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..types.content import TextContent, ThinkingContent
 from ..types.messages import CUT_STOP_REASONS, AssistantMessage, Message
-from ..types.tool_cycle import tool_cycle_faults
+from ..types.transcript import tool_cycle_faults
 
 __all__ = ("check_transcript",)
 

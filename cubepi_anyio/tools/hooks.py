@@ -9,7 +9,9 @@ from typing import Any
 from ..concurrency import AbortSignal
 from ..types.content import Content, ToolCall
 from ..types.json import JsonObject
+from .context import RunContext
 from .define.definition import AgentToolResult
+from .run.outcome import CallOutcome
 
 __all__ = ("NO_TOOL_HOOKS", "AfterToolCallResult", "BeforeToolCallResult", "ToolHooks")
 
@@ -42,15 +44,36 @@ class ToolHooks:
     A hook that raises ends the run with its exception; a hook is cancelled with its call.
     """
 
-    resolve: Callable[[ToolCall, AbortSignal], Awaitable[ToolCall | None]] | None = None
+    resolve: Callable[[ToolCall, RunContext[Any], AbortSignal], Awaitable[ToolCall | None]] | None = None
     """May answer another call (name, arguments) to run in place of this one; the id stays."""
     before: (
-        Callable[[ToolCall, Any, Callable[[JsonObject], Any], AbortSignal], Awaitable[BeforeToolCallResult | None]]
+        Callable[
+            [ToolCall, Any, Callable[[JsonObject], Any], RunContext[Any], AbortSignal],
+            Awaitable[BeforeToolCallResult | None],
+        ]
         | None
     ) = None
     """Sees the call and its validated parameters before the tool runs; the function validates edited arguments."""
-    after: Callable[[ToolCall, AgentToolResult, bool, AbortSignal], Awaitable[AfterToolCallResult | None]] | None = None
+    after: (
+        Callable[[ToolCall, AgentToolResult, bool, RunContext[Any], AbortSignal], Awaitable[AfterToolCallResult | None]]
+        | None
+    ) = None
     """Sees the result, and whether it is an error, before anybody else does."""
+    around: (
+        Callable[
+            [
+                ToolCall,
+                Callable[[], Awaitable[CallOutcome]],
+                Callable[[], CallOutcome | None],
+                RunContext[Any],
+                AbortSignal,
+            ],
+            Awaitable[CallOutcome],
+        ]
+        | None
+    ) = None
+    """Stands around all of it: is given the call, what brings it to its end, and what is known of its end when that
+    raised; returns the outcome."""
 
 
 NO_TOOL_HOOKS = ToolHooks()

@@ -136,7 +136,12 @@ async def run_process(
     given, holds what there was. Raises ``OSError`` if the program cannot be started, ``ValueError`` for a command that
     is empty or has a NUL in it, and what ``on_update`` raises.
     """
-    _check(command)
+    parts = [command] if isinstance(command, str) else list(command)
+    if not parts or not parts[0]:
+        raise ValueError("the command is empty; give a string for the shell, or a program and its arguments")
+    if any("\0" in part for part in parts):
+        # What stands behind it would be lost on the way to the system.
+        raise ValueError("the command has a NUL character in it, which no program can be given")
     job = _Job(output if output is not None else ProcessOutput(), on_update, timeout, terminate_seconds)
     start = partial(
         anyio.open_process,
@@ -174,15 +179,6 @@ async def _run(job: _Job, start: Callable[[], Awaitable[Process]], stdin: bytes 
     return ProcessResult(process.returncode or 0, job.output.text, job.timed_out, job.output.is_cut)
 
 
-def _check(command: str | Sequence[str]) -> None:
-    parts = [command] if isinstance(command, str) else list(command)
-    if not parts or not parts[0]:
-        raise ValueError("the command is empty; give a string for the shell, or a program and its arguments")
-    if any("\0" in part for part in parts):
-        # What stands behind it would be lost on the way to the system.
-        raise ValueError("the command has a NUL character in it, which no program can be given")
-
-
 async def _attend(process: Process, job: _Job, stdin: bytes | None) -> None:
     """Read what the program writes until it ends or its time is over."""
     assert process.stdout is not None
@@ -199,7 +195,10 @@ async def _attend(process: Process, job: _Job, stdin: bytes | None) -> None:
 async def _watch(process: Process, job: _Job) -> None:
     """Wait for the end of the program, or bring it about; then for the end of its output."""
     with anyio.move_on_after(job.timeout) as scope:
-        await _wait_for_exit(process)
+        # On asyncio with some versions of Python, wait() returns only when the pipes are closed too; the code is known.
+        while process.returncode is None:
+            with anyio.move_on_after(_WAIT_SECONDS):
+                await process.wait()
     if scope.cancelled_caught:
         job.timed_out = True
     else:
@@ -210,22 +209,14 @@ async def _watch(process: Process, job: _Job) -> None:
     await job.reading_ended.wait()
 
 
-async def _wait_for_exit(process: Process) -> None:
-    """Return when the program has ended.
-
-    On asyncio with some versions of Python, ``wait`` returns only when the pipes are closed too; the code is known.
-    """
-    while process.returncode is None:
-        with anyio.move_on_after(_WAIT_SECONDS):
-            await process.wait()
-
-
 async def _read(stream: ByteReceiveStream, job: _Job) -> None:
     text = codecs.getincrementaldecoder("utf-8")("replace")
     try:
         while job.output.total_bytes < job.last_byte:
             chunk = await _receive(stream, job)
-            await _report(job, text.decode(chunk, final=not chunk))
+            piece = text.decode(chunk, final=not chunk)
+            if piece and job.on_update is not None:
+                await job.on_update(piece)
             if not chunk:
                 return
     finally:
@@ -240,11 +231,6 @@ async def _receive(stream: ByteReceiveStream, job: _Job) -> bytes:
             job.output.add(chunk)
             return chunk
     return b""
-
-
-async def _report(job: _Job, text: str) -> None:
-    if text and job.on_update is not None:
-        await job.on_update(text)
 
 
 async def _feed(process: Process, stdin: bytes) -> None:

@@ -20,7 +20,10 @@ from .model import Model as Model
 from .model import ReasoningControl as ReasoningControl
 from .model import ResponseSchema as ResponseSchema
 from .model import ToolChoice as ToolChoice
+from .run import RunOutcome as RunOutcome
+from .run import RunResult as RunResult
+from .settings import ModelSettings as ModelSettings
 from .tool import ToolDefinition as ToolDefinition
-from .tool_cycle import tool_cycle_faults as tool_cycle_faults
+from .transcript import tool_cycle_faults as tool_cycle_faults
 from .usage import ModelCost as ModelCost
 from .usage import Usage as Usage

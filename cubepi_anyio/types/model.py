@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, cast
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from .json import JsonObject
+from .settings import ModelSettings
 from .usage import ModelCost
 
 __all__ = ("Model", "ReasoningControl", "ResponseSchema", "ToolChoice")
@@ -51,10 +52,18 @@ class Model(BaseModel):
     context_window: int = 200_000
     """Tokens of prompt and answer together."""
     max_tokens: int = 8192
-    """The most tokens an answer may have."""
+    """The most tokens an answer may have. Formats whose vendors have a limit of their own send it only where it was
+    given."""
     temperature: float | None = None
     """``None`` leaves the choice to the vendor."""
     cost: ModelCost | None = None
+    settings: ModelSettings | None = None
+    """How the model answers; what an agent and a run set is laid over it."""
+
+    @property
+    def given_max_tokens(self) -> int | None:
+        """``max_tokens`` where it was given, also if it equals the default; ``None`` where it is only the default."""
+        return self.max_tokens if "max_tokens" in self.model_fields_set else None
 
     @property
     def provider_id(self) -> str:

@@ -67,15 +67,13 @@ def _answers(request_id: str, questions: Sequence[Question], answer: Any) -> dic
         raise InvalidAnswer(request_id, f"there is no question {unknown[0]!r}; the questions are {', '.join(known)}")
     checked: dict[str, Any] = {}
     for key, question in known.items():
-        if key in given and not _is_nothing(given[key]):
-            checked[key] = _one_answer(request_id, question, given[key])
+        value = given.get(key)
+        is_blank = value is None or value == [] or (isinstance(value, str) and not value.strip())
+        if not is_blank:
+            checked[key] = _one_answer(request_id, question, value)
         elif question.required:
             raise InvalidAnswer(request_id, f"{key}: an answer is required")
     return checked
-
-
-def _is_nothing(value: Any) -> bool:
-    return value is None or value == [] or (isinstance(value, str) and not value.strip())
 
 
 def _one_answer(request_id: str, question: Question, value: Any) -> str | list[str]:

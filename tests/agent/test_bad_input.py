@@ -332,7 +332,7 @@ async def test_a_provider_that_returns_no_stream_is_an_error(returns: Any) -> No
     result, labels, _ = await outcome_of(Custom(returns=returns))
     assert result.outcome == "error"
     assert isinstance(result.error, TypeError)
-    assert str(result.error) == f"a provider's stream() returns a MessageStream, not {type(returns).__name__}"
+    assert str(result.error) == f"a model's stream() returns a MessageStream, not {type(returns).__name__}"
     assert labels[-1] == "agent_end:error"
 
 

@@ -55,8 +55,35 @@ async def test_the_idle_time_ends_after_the_last_event(pauses: tuple[float, ...]
     result = await agent.prompt("hi")
     assert (result.outcome, result.limit) == ("limit", "idle_timeout")
     assert result.text == "word " * len(pauses)
-    # It may be noticed a twentieth of a second late.
-    assert sum(pauses) + 3 <= anyio.current_time() - began + 1e-6 <= sum(pauses) + 3 + 0.051
+    assert anyio.current_time() - began == pytest.approx(sum(pauses) + 3, abs=1e-3)
+
+
+async def test_a_stream_that_is_not_even_opened_is_a_silence_before_the_first_token() -> None:
+    class Opening(BaseProvider):
+        async def stream(self, model: Model, messages: object, **_: object) -> MessageStream:
+            await anyio.sleep_forever()
+            raise AssertionError
+
+    agent = Agent(model=Opening().model("m"), limits=RunLimits(first_token_timeout=5, idle_timeout=3))
+    began = anyio.current_time()
+    result = await agent.prompt("hi")
+    assert (result.outcome, result.limit, anyio.current_time() - began) == ("limit", "first_token_timeout", 5)
+    assert [message.role for message in agent.state.messages] == ["user"]
+
+
+@pytest.mark.parametrize(("first", "idle"), [(50, 3), (3, 50), (None, 3)])
+async def test_each_silence_has_its_own_bound_also_with_a_listener_that_is_awaited(
+    first: float | None, idle: float
+) -> None:
+    async def listen(event: AgentEvent) -> None:
+        await anyio.lowlevel.checkpoint()
+
+    for listener in (listen, lambda event: None):
+        agent = Agent(model=Pausing(2, 2).model("m"), limits=RunLimits(first_token_timeout=first, idle_timeout=idle))
+        agent.subscribe(listener)
+        began = anyio.current_time()
+        assert (await agent.prompt("hi")).limit == "idle_timeout"
+        assert anyio.current_time() - began == pytest.approx(4 + idle, abs=1e-3)
 
 
 @pytest.mark.parametrize("words", [1, 5, 70, 300])

@@ -12,10 +12,13 @@ import subprocess
 import sys
 
 FLOOR = "import anyio; from pydantic import BaseModel"
-MOST_WORK = 2.0
-"""Times the calls of ``FLOOR``. 1.9 is 130 to 150 ms of CPU where ``FLOOR`` takes 75."""
-MOST_MODULES = 130
-"""Beyond those of ``FLOOR``."""
+MOST_WORK = 2.0 if sys.version_info < (3, 14) else 2.1
+"""Times the calls of ``FLOOR``. 1.9 is 130 to 150 ms of CPU where ``FLOOR`` takes 75.
+
+From Python 3.14 on the annotations of each class are asked for by calls, a twentieth of all.
+"""
+MOST_MODULES_OF_OTHERS = 45
+"""Beyond those of ``FLOOR``; most are pydantic's. Files of our own cost by their work, which is counted above."""
 
 MEASURE = """
 import json, sys
@@ -52,7 +55,8 @@ def test_importing_the_package_costs_little() -> None:
     floor, floor_modules = run_child(FLOOR)
     calls, modules = run_child("import cubepi_anyio")
     assert calls <= MOST_WORK * floor, f"{calls / floor:.2f} times the calls of {FLOOR!r}"
-    assert len(modules - floor_modules) <= MOST_MODULES
+    others = {name for name in modules - floor_modules if name.partition(".")[0] != "cubepi_anyio"}
+    assert len(others) <= MOST_MODULES_OF_OTHERS, sorted(others)
 
 
 def test_importing_the_package_loads_no_client_and_no_event_loop() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.architecture.source import Module, modules, own_modules_imported, package_root
 
 LADDER = (
+    {"foreign"},
     {"errors", "concurrency"},
     {"types"},
     {"events"},

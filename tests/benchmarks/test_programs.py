@@ -8,6 +8,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import pytest
@@ -44,6 +45,56 @@ def test_a_program_prints_rows_for_each_backend(name: str) -> None:
     measured = [row for row in rows if "size" in row]
     assert measured
     assert all(row["ratio"]["low"] <= row["ratio"]["median"] <= row["ratio"]["high"] for row in measured)
+
+
+def test_counts_are_the_same_in_each_run() -> None:
+    first, second = (
+        {row["size"]: row for row in rows_of("bench_counts", "--quick", "--backend", "asyncio")} for _ in range(2)
+    )
+    for size, row in first.items():
+        for key in ("package_calls", *(() if size.startswith("abort") else ("calls",))):
+            assert row[key]["median"] == pytest.approx(second[size][key]["median"], rel=0.01), (size, key)
+        assert row["functions"] == len(row["function_names"])
+        assert row["function_names"] == second[size]["function_names"]
+
+
+def test_a_listener_costs_calls_and_hears_through_functions_of_the_package() -> None:
+    rows = {row["size"]: row for row in rows_of("bench_counts", "--quick", "--backend", "asyncio")}
+    unheard, heard = rows["text delta"], rows["text delta, one listener"]
+    assert heard["package_calls"]["median"] > unheard["package_calls"]["median"] >= 1
+    assert set(heard["function_names"]) > set(unheard["function_names"])
+
+
+@pytest.mark.skipif(which("cc") is None, reason="allocations are counted by a few lines of C")
+def test_each_object_that_python_makes_is_one_allocation() -> None:
+    program = (
+        "import allocations; counter = allocations.counter(); made = [None] * 1000; began = counter.value\n"
+        "for place in range(1000): made[place] = object()\n"
+        "print(counter.value - began)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=BENCHMARKS)
+    assert 1_000 <= int(done.stdout) < 2_100  # the numbers of the loop are objects too
+
+
+def test_what_was_measured_before_names_its_commit() -> None:
+    found = sorted((BENCHMARKS / "results").glob("*_before.json"))
+    assert [path.stem for path in found] == ["counts_before", "import_before"]
+    for path in found:
+        before = json.loads(path.read_text(encoding="utf-8"))
+        assert before["commit"].isalnum()
+        sizes = [(row["backend"], row["size"]) for row in before["rows"]]
+        assert sizes == [(row["backend"], row["size"]) for row in kept(path.stem.removesuffix("_before"))]
+
+
+def test_a_house_counts_private_functions_that_one_place_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    house: Any = importlib.import_module("house")
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "a.py").write_text("def _once(): ...\ndef _twice(): ...\n_once(); _twice(); _twice()\n")
+    (tmp_path / "b.py").write_text("class C:\n    def _never(self): ...\n    def __len__(self): return 0\n")
+    found = house.house(tmp_path)
+    assert (found["modules"], found["lines"], found["functions"]) == (2, 6, 4)
+    assert (found["private_functions"], found["private_named_once"]) == (3, 1)
 
 
 def test_the_floor_measured_against_itself_is_the_floor() -> None:

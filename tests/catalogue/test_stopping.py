@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import Any
 
 import anyio
@@ -13,6 +12,7 @@ from cubepi_anyio import AssistantMessage, RunLimits, ToolResultMessage
 from cubepi_anyio.hooks import Middleware
 from tests.support.agents import NoParams, assert_well_ended, bench, calling, sleeping, tool_of
 from tests.support.backends import on_asyncio
+from tests.support.threads import until
 from tests.tools.ways import REASON, end_call
 
 pytestmark = [pytest.mark.anyio, pytest.mark.deadline(15)]
@@ -117,8 +117,7 @@ async def test_a_stop_with_a_reason_reaches_every_worker_and_is_no_failure_of_th
 
     def poll(tool_call_id: str, params: NoParams, *, signal: Any) -> str:
         anyio.from_thread.run_sync(arrive, token=token)
-        while not signal.is_set():
-            threading.Event().wait(0.005)
+        until(signal.is_set)
         reasons.append(signal.reason)
         return "stopped half-way"
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import select
+import socket
 import sys
+import threading
+from collections.abc import Generator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
@@ -110,6 +115,55 @@ async def test_a_user_without_rights_is_told_which_are_needed(request: pytest.Fi
     with pytest.raises(StoreUnavailable, match="refuses the user or the password") as caught:
         await wrong.__aenter__()
     assert "swordfish" not in str(caught.value) + repr(caught.value) + repr(wrong)
+
+
+@pytest.fixture
+def counted(request: pytest.FixtureRequest) -> Generator[tuple[str, list[int]]]:
+    """A way to PostgreSQL that counts the round trips of one connection: the conninfo, and how many there were."""
+    conninfo = shared_postgres(request)
+
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo  # noqa: PLC0415 - an extra
+
+    address, trips = conninfo_to_dict(conninfo), [0]
+    port = address.get("port", 5432)
+    with TemporaryDirectory(dir="/tmp") as folder, socket.socket(socket.AF_UNIX) as listener:  # a short path
+        listener.bind(f"{folder}/.s.PGSQL.{port}")
+        listener.listen()
+        listener.settimeout(10)
+
+        def relay() -> None:
+            with listener.accept()[0] as client, socket.socket(socket.AF_UNIX) as server:
+                server.connect(f"{address['host']}/.s.PGSQL.{port}")
+                last = server
+                while True:
+                    for end in select.select([client, server], [], [])[0]:
+                        data = end.recv(65536)
+                        if not data:
+                            return
+                        trips[0] += end is client and last is server
+                        last = end
+                        (server if end is client else client).sendall(data)
+
+        thread = threading.Thread(target=relay)
+        thread.start()
+        yield make_conninfo(conninfo, host=folder), trips
+        thread.join()
+
+
+async def test_an_append_to_postgres_is_one_round_trip_also_with_notes(counted: tuple[str, list[int]]) -> None:
+    thread, (conninfo, trips) = fresh(), counted
+    async with PostgresCheckpointer(conninfo) as store:
+        claim = await store.claim_run(thread, "r", lease_seconds=600)
+        before = trips[0]
+        for number in range(3):
+            batch = [says(f"{number}-{name}") for name in "ab"]
+            await store.append(thread, batch, claim=claim, extra={"k": number, f"k{number}": 0})
+        assert trips[0] - before == 3
+        await store.append(thread, [], claim=claim, extra={"k": 3, "l": 4})
+        assert trips[0] - before == 4
+        record = await store.load(thread)
+        assert record is not None
+        assert (len(record.messages), record.extra) == (6, {"k": 3, "k0": 0, "k1": 0, "k2": 0, "l": 4})
 
 
 async def test_a_server_that_is_not_there_is_unavailable() -> None:

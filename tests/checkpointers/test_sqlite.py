@@ -297,18 +297,19 @@ async def test_a_turn_costs_the_same_however_long_the_thread_is(tmp_path: Path) 
 async def test_a_connection_whose_call_was_cancelled_meanwhile_is_kept_for_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened, may_open = list[Any](), threading.Event()
+    opened, may_open, connect = list[Any](), threading.Event(), sqlite3.connect
+    may_open.set()
+
+    def slowly(*args: Any, **options: Any) -> Any:
+        assert may_open.wait(20)
+        opened.append(connect(*args, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", slowly)
     async with SQLiteCheckpointer(tmp_path / "threads.db") as store:
         connections = store._connections
-        connections._idle.pop().close()
-        connect = store._dialect.connect
-
-        def slowly() -> Any:
-            may_open.wait(20)
-            opened.append(connect())
-            return opened[-1]
-
-        monkeypatch.setattr(store._dialect, "connect", slowly)
+        opened.pop().execute("begin")  # one that is left in a transaction is closed, and the next call opens another
+        may_open.clear()
         with anyio.fail_after(5), anyio.CancelScope() as scope:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(store.append, "t", [says("a")])

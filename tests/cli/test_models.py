@@ -11,6 +11,7 @@ from cubepi_anyio.providers.anthropic import AnthropicProvider
 from cubepi_anyio.providers.openai_chat import OpenAIProvider
 from cubepi_anyio.providers.openai_chat.presets import PRESETS
 from cubepi_anyio.providers.openai_responses import OpenAIResponsesProvider
+from tests.support.processes import is_alive
 
 SECRET = "sk-very-secret-0123456789"
 NAMES = ["anthropic", "openai-responses", *PRESETS]
@@ -140,6 +141,21 @@ def test_a_script_that_is_none_is_a_usage_error(tmp_path: Path, text: str, probl
 
 # --- the local model ---------------------------------------------------------------------------
 
+ENGINE = """
+import os
+from types import SimpleNamespace
+
+def CommonParams():
+    return SimpleNamespace(model=SimpleNamespace(), cpuparams=SimpleNamespace())
+
+class Server:
+    listening_address = "http://127.0.0.1:1"
+
+    def __init__(self, parameters):
+        with open(os.environ["STARTED"], "w", encoding="utf-8") as file:
+            file.write(f"{os.getpid()}\\n{parameters.model.path}\\n{parameters.n_ctx}")
+"""
+
 
 def test_a_local_model_that_is_not_installed_comes_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cubepi_anyio.cli.local_model.find_spec", lambda name: None)
@@ -153,11 +169,15 @@ def test_weights_that_are_not_there_are_a_usage_error(monkeypatch: pytest.Monkey
     assert fault_of("local:nowhere.gguf").startswith("there is no file of weights nowhere.gguf;")
 
 
+def an_engine(source: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module of the engine's name, for this process and for the one that it starts."""
+    (folder / "xllamacpp.py").write_text(source, encoding="utf-8")
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+
+
 def test_a_local_model_that_does_not_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cubepi_anyio.cli.local_model.find_spec", lambda name: object())
-    server = tmp_path / "server.py"
-    server.write_text("import sys; sys.exit('no such engine')", encoding="utf-8")
-    monkeypatch.setattr("cubepi_anyio.cli.local_model._SERVER", server)
+    an_engine("import sys; sys.exit('no such engine')", tmp_path, monkeypatch)
     weights = tmp_path / "weights.gguf"
     weights.write_bytes(b"")
     with pytest.raises(CubepiError, match="the local model did not start: no such engine"):
@@ -166,15 +186,13 @@ def test_a_local_model_that_does_not_start_says_why(tmp_path: Path, monkeypatch:
 
 
 def test_a_local_model_ends_with_its_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cubepi_anyio.cli.local_model.find_spec", lambda name: object())
-    server, ended, weights = tmp_path / "server.py", tmp_path / "ended", tmp_path / "weights.gguf"
-    server.write_text(
-        f"import sys\nprint('http://127.0.0.1:1', flush=True)\nsys.stdin.read()\nopen({str(ended)!r}, 'w').close()\n",
-        encoding="utf-8",
-    )
-    monkeypatch.setattr("cubepi_anyio.cli.local_model._SERVER", server)
+    an_engine(ENGINE, tmp_path, monkeypatch)
+    started, weights = tmp_path / "started", tmp_path / "weights.gguf"
+    monkeypatch.setenv("STARTED", str(started))
     weights.write_bytes(b"")
     with open_model(ModelSettings(name=f"local:{weights}")) as model:
         assert (model.spec.id, model.spec.provider) == ("local", "local")
-        assert not ended.exists()
-    assert ended.exists()
+        pid, path, context_tokens = started.read_text(encoding="utf-8").split("\n")
+        assert (path, int(context_tokens) > 0) == (str(weights), True)
+        assert is_alive(int(pid))
+    assert not is_alive(int(pid))

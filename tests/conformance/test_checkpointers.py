@@ -19,7 +19,7 @@ from cubepi_anyio.testing.checkpointers import (
     StoreFactory,
     check_checkpointer,
 )
-from cubepi_anyio.types import Message
+from cubepi_anyio.types import JsonObject, Message
 from tests.support.servers import shared_mariadb, shared_postgres
 
 pytestmark = pytest.mark.anyio
@@ -64,10 +64,44 @@ async def test_the_checks_run_without_a_test_runner() -> None:
 
 async def test_a_store_that_breaks_a_promise_is_told_which() -> None:
     class Forgetful(MemoryCheckpointer):
-        async def append(self, thread_id: str, messages: Sequence[Message], *, claim: RunClaim | None = None) -> None:
-            await super().append(thread_id, messages[:1], claim=claim)
+        async def append(
+            self,
+            thread_id: str,
+            messages: Sequence[Message],
+            *,
+            claim: RunClaim | None = None,
+            extra: JsonObject | None = None,
+        ) -> None:
+            await super().append(thread_id, messages[:1], claim=claim, extra=extra)
 
     store = Forgetful()
     with pytest.raises(AssertionError, match="messages: expected") as caught:
         await check_checkpointer(each_opened(lambda: store))
     assert caught.value.__notes__ == ["in the check what_was_stored_is_loaded_as_it_was"]
+
+
+@pytest.mark.parametrize("notes_first", [False, True])
+async def test_a_store_that_keeps_notes_apart_from_their_messages_is_told(notes_first: bool) -> None:
+    class InTwoSteps(MemoryCheckpointer):
+        async def append(
+            self,
+            thread_id: str,
+            messages: Sequence[Message],
+            *,
+            claim: RunClaim | None = None,
+            extra: JsonObject | None = None,
+        ) -> None:
+            if notes_first:
+                await self.save_extra(thread_id, extra or {})
+            await super().append(thread_id, messages, claim=claim)
+            if not notes_first:
+                await self.save_extra(thread_id, extra or {})
+
+    store, broken = InTwoSteps(), list[str]()
+    for check in CHECKPOINTER_CHECKS:
+        try:
+            await check(each_opened(lambda: store))
+        except AssertionError:
+            broken.append(check.name)
+    assert "a_cancelled_append_is_whole_or_absent" in broken
+    assert ("a_lease_that_ran_out_is_taken_over" in broken) == notes_first

@@ -22,7 +22,7 @@ import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from cubepi_anyio import Agent, FauxProvider, Message, RunResult, ToolResultMessage, tool_cycle_faults
-from cubepi_anyio.checkpointers import Checkpointer
+from cubepi_anyio.checkpointers import Checkpointer, ThreadRecord
 from cubepi_anyio.checkpointers.postgres import PostgresCheckpointer
 from cubepi_anyio.checkpointers.sqlite import SQLiteCheckpointer
 from cubepi_anyio.errors import RequestsPending, ThreadBusy
@@ -99,6 +99,7 @@ class World:
         record = await self.store.load(self.life.thread_id)
         self._check_announced(record.messages if record is not None else [])
         self._check_effects(record.messages if record is not None else [])
+        self._check_notes(record)
         await self._check_usable()
 
     async def wake(self, alive: Processes) -> None:
@@ -126,6 +127,19 @@ class World:
         for entry in self.of_kind("result"):
             if entry["ending"] != "suspended":
                 assert results.get(entry["call"]) == (entry["text"], entry["is_error"]), entry
+
+    def _check_notes(self, record: ThreadRecord | None) -> None:
+        """A call that ran was noted before its result was stored, so the note is there if the result is.
+
+        A process that slept through its lease wakes with old notes; they would undo those of the others.
+        """
+        if record is None:
+            return
+        noted = record.extra.get("ran", [])
+        assert len(noted) == len(set(noted)), "a call was noted twice"
+        ran = {m.tool_call_id for m in record.messages if isinstance(m, ToolResultMessage) and m.details is None}
+        refused = {m.tool_call_id for m in record.messages if isinstance(m, ToolResultMessage) and m.is_error}
+        assert ran - refused <= set(noted), "a result was stored without the note of its call"
 
     def _check_effects(self, stored: list[Message]) -> None:
         effects = Counter(entry["call"] for entry in self.of_kind("effect"))
@@ -169,7 +183,7 @@ async def when_free(run: Callable[[], Awaitable[RunResult]]) -> RunResult:
                 await anyio.sleep(LEASE_SECONDS / 8)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
     if request.param == "sqlite":
         return "sqlite", str(tmp_path / "threads.db")

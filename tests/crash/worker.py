@@ -22,13 +22,22 @@ import anyio
 from anyio.lowlevel import checkpoint
 from pydantic import BaseModel
 
-from cubepi_anyio import Agent, AgentEvent, AgentTool, FauxProvider, faux_text, faux_tool_call, tool_cycle_faults
+from cubepi_anyio import (
+    AbortSignal,
+    Agent,
+    AgentEvent,
+    AgentTool,
+    FauxProvider,
+    faux_text,
+    faux_tool_call,
+    tool_cycle_faults,
+)
 from cubepi_anyio.checkpointers import Checkpointer
 from cubepi_anyio.checkpointers.postgres import PostgresCheckpointer
 from cubepi_anyio.checkpointers.sqlite import SQLiteCheckpointer
 from cubepi_anyio.errors import ClaimLost, PersonError, ThreadBusy
 from cubepi_anyio.hitl import ApprovalPolicy, Approve, AskPerson, DurableChannel
-from cubepi_anyio.hooks.middleware import BeforeToolCallContext
+from cubepi_anyio.hooks.middleware import AfterToolCallContext, BeforeToolCallContext, Middleware
 from cubepi_anyio.types.hitl import ApproveAnswer
 
 LEASE_SECONDS = 0.03
@@ -155,6 +164,14 @@ def tools_of(journal: Journal) -> list[AgentTool]:
     ]
 
 
+class NotingCalls(Middleware):
+    """Notes each call that has run, before its result is stored."""
+
+    async def after_tool_call(self, call: AfterToolCallContext, *, signal: AbortSignal) -> None:
+        notes = call.ctx.extra
+        notes["ran"] = [*notes.get("ran", []), call.tool_call.id]
+
+
 def answers_of(life: Life) -> list[Any]:
     """What the model says: three calls at once, one more, and the end. No two calls ever have the same id."""
 
@@ -180,7 +197,7 @@ def agent_of(life: Life, store: Any, journal: Journal) -> tuple[Agent, FauxProvi
         thread_id=life.thread_id,
         lease_seconds=LEASE_SECONDS,
         channel=channel,
-        middleware=[ApprovalPolicy(channel, _policy)] if channel is not None else (),
+        middleware=[NotingCalls(), *([ApprovalPolicy(channel, _policy)] if channel is not None else ())],
     )
     agent.subscribe(journal.hear)
     return agent, provider

@@ -28,6 +28,7 @@ from cubepi_anyio import (
 )
 from cubepi_anyio.checkpointers.memory import MemoryCheckpointer
 from cubepi_anyio.concurrency import AbortSource
+from cubepi_anyio.providers.model_call import ModelCall, StreamingModel, StreamOptions, TryBody
 from cubepi_anyio.testing.sweeps.asyncio_steps import run_on_asyncio
 from cubepi_anyio.testing.sweeps.steps import StepWatch
 from cubepi_anyio.testing.sweeps.trio_steps import run_on_trio
@@ -90,6 +91,14 @@ async def stream_of_a_model() -> None:
     await faux("Hello.").model("m").stream([])
 
 
+async def try_with_a_hook_around_it() -> None:
+    async def hook(model: StreamingModel, body: TryBody) -> None:
+        await body()
+
+    call = ModelCall(messages=[], options=StreamOptions(around_try=hook))
+    await faux("Hello.").model("m").open(call)
+
+
 async def signal_that_is_set() -> None:
     signal = AbortSource()
     signal.set()
@@ -140,6 +149,7 @@ FUNCTIONS = [
     generate,
     provider_generate,
     stream_of_a_model,
+    try_with_a_hook_around_it,
     signal_that_is_set,
     wait_stalled,
     leaving_a_stream,
@@ -269,6 +279,7 @@ def test_every_public_async_function_is_among_those_tested() -> None:
         "BaseProvider.generate",
         "BaseProvider.stream",
         "BoundModel.generate",
+        "BoundModel.open",
         "BoundModel.stream",
         "FauxProvider.generate",
         "FauxProvider.stream",
@@ -277,7 +288,7 @@ def test_every_public_async_function_is_among_those_tested() -> None:
         "Provider.stream",
         "run_agent_loop",
     }
-    waits_when_needed = {"MessageStream.run_in_place", "MessageStream.send", "MessageStream.wait_writable"}
+    waits_when_needed = {"MessageStream.send", "MessageStream.wait_writable"}
     calls_what_it_is_given = {"invoke_on_payload", "invoke_on_response"}
     # Written by others: what stores and middleware promise stands in their own suites.
     protocols = ("MessageDraft.", "Checkpointer.", "Middleware.")

@@ -10,7 +10,7 @@ from pathlib import Path
 from cubepi_anyio.errors import ProviderError
 from cubepi_anyio.events.stream import StreamEvent
 from cubepi_anyio.providers.http.exchange import ResponseReader, decoded_object
-from cubepi_anyio.providers.http.sse import SSEDecoder
+from cubepi_anyio.providers.http.sse import ServerSentEvent, SSEDecoder
 from cubepi_anyio.stream.builder import MessageBuilder
 from cubepi_anyio.stream.draft import DraftWriter
 from cubepi_anyio.types import AssistantMessage, ThinkingContent, Usage
@@ -39,7 +39,11 @@ class Answer:
 
 
 def read_with(
-    make_reader: Callable[[DraftWriter, str], ResponseReader], api: str, chunks: tuple[bytes, ...], *, whole: bool
+    make_reader: Callable[[DraftWriter, str], ResponseReader[ServerSentEvent]],
+    api: str,
+    chunks: tuple[bytes, ...],
+    *,
+    whole: bool,
 ) -> Answer:
     """Read a streamed answer given in chunks, or with ``whole`` one that was not streamed."""
     answer = Answer()
@@ -64,7 +68,7 @@ def read_with(
     return answer
 
 
-def _feed(reader: ResponseReader, chunks: tuple[bytes, ...], heard: list[bool]) -> None:
+def _feed(reader: ResponseReader[ServerSentEvent], chunks: tuple[bytes, ...], heard: list[bool]) -> None:
     decoder = SSEDecoder()
     for chunk in chunks:
         for event in decoder.feed(chunk):

@@ -249,6 +249,7 @@ async def test_recorded_answers_arrive_as_expected(
         wire.check_against(recording, stream.message, stream.message.usage, stream.message.stop_reason)
 
 
+@pytest.mark.long
 @pytest.mark.needs_shared
 @pytest.mark.parametrize(
     ("wire", "name"),

@@ -24,7 +24,7 @@ from tests.providers.asking import ASK
 from tests.providers.loopback import HEAD, LAST_CHUNK, Connection, chunk, serve
 from tests.support.agents import running_tasks
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.long]
 
 TASKS = 20
 CHURN_SECONDS = 5.0

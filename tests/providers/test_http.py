@@ -23,7 +23,7 @@ from cubepi_anyio.errors import (
     ProviderUnavailable,
     UsageError,
 )
-from cubepi_anyio.providers.http.client import HttpClient, Timeouts, checked_base_url
+from cubepi_anyio.providers.http.client import HttpClient, Timeouts, checked_base_url, encoded
 
 from .loopback import HEAD, LAST_CHUNK, Connection, answer_each, chunk, serve, whole
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def read_all(client: HttpClient, base: str, payload: Any = None) -> bytes:
-    async with client.stream(f"{base}/x", headers={}, payload=payload or {}) as response:
+    async with client.stream(f"{base}/x", headers={}, body=encoded(payload or {})) as response:
         body = await response.read()
         response.finished()
         return body
@@ -46,7 +46,7 @@ async def test_the_body_arrives_decoded_and_the_request_as_json() -> None:
 
     async with serve(handle) as server, HttpClient() as client:
         payload = {"text": "é\ud83c\udf4f\ud83c", "number": float("inf")}
-        async with client.stream(f"{server.base}/path", headers={"x-api-key": "k"}, payload=payload) as response:
+        async with client.stream(f"{server.base}/path", headers={"x-api-key": "k"}, body=encoded(payload)) as response:
             assert (response.status, response.headers["content-type"]) == (200, "text/event-stream")
             assert await response.read() == b"one two"
     head, body = seen[0]
@@ -59,7 +59,7 @@ async def test_a_connection_is_used_again_after_a_finished_answer() -> None:
     answer = HEAD + chunk(b"terminal event") + LAST_CHUNK
     async with serve(lambda connection: answer_each(connection, answer)) as server, HttpClient() as client:
         for _ in range(3):
-            async with client.stream(server.base, headers={}, payload={}) as response:
+            async with client.stream(server.base, headers={}, body=b"{}") as response:
                 assert await anext(response) == b"terminal event"
                 response.finished()
         assert len(server.connections) == 1
@@ -72,7 +72,7 @@ async def test_an_answer_that_does_not_end_after_its_terminal_event_is_closed() 
         await connection.until_closed()
 
     async with serve(handle) as server, HttpClient() as client:
-        async with client.stream(server.base, headers={}, payload={}) as response:
+        async with client.stream(server.base, headers={}, body=b"{}") as response:
             await anext(response)
             response.finished()
         await server.connections[0].closed.wait()
@@ -87,7 +87,7 @@ async def test_an_answer_that_is_left_early_is_closed_before_the_block_is_left(c
         await connection.until_closed()
 
     async with serve(handle) as server, HttpClient() as client:
-        async with client.stream(server.base, headers={}, payload={}) as response:
+        async with client.stream(server.base, headers={}, body=b"{}") as response:
             for _ in range(chunks_read):
                 await anext(response)
         await server.connections[0].closed.wait()
@@ -101,14 +101,14 @@ async def test_the_callers_own_error_leaves_as_itself_and_closes_the_connection(
 
     async with serve(handle) as server, HttpClient() as client:
         with pytest.raises(LookupError, match="mine"):
-            async with client.stream(server.base, headers={}, payload={}) as response:
+            async with client.stream(server.base, headers={}, body=b"{}") as response:
                 await anext(response)
                 raise LookupError("mine")
         await server.connections[0].closed.wait()
 
 
 async def _cancel_in(place: str, client: HttpClient, base: str) -> None:
-    async with client.stream(base, headers={}, payload={}) as response:
+    async with client.stream(base, headers={}, body=b"{}") as response:
         async for _ in response:
             if place == "the consumer":
                 await anyio.sleep_forever()
@@ -202,7 +202,7 @@ async def test_a_redirect_is_not_followed() -> None:
     answer = whole(b"", status="307 Temporary Redirect", headers="location: /elsewhere\r\n")
     async with serve(lambda connection: answer_each(connection, answer)) as server:
         async with httpx.AsyncClient(follow_redirects=True) as mine, HttpClient(http_client=mine) as client:
-            async with client.stream(server.base, headers={}, payload={}) as response:
+            async with client.stream(server.base, headers={}, body=b"{}") as response:
                 assert type(await response.error()) is ProviderBadRequest
 
 
@@ -218,7 +218,7 @@ async def test_an_error_body_is_read_to_a_bound_only() -> None:
             sent += 65536
 
     async with serve(handle) as server, HttpClient() as client:
-        async with client.stream(server.base, headers={}, payload={}) as response:
+        async with client.stream(server.base, headers={}, body=b"{}") as response:
             error = await response.error()
         await server.connections[0].closed.wait()
     assert type(error) is ProviderUnavailable
@@ -232,7 +232,7 @@ async def test_an_error_body_that_breaks_off_still_gives_the_error_of_its_status
         await connection.send(whole(b'{"error": {"type": "rate_limit_error"', status="429 No")[:-3])
 
     async with serve(handle) as server, HttpClient() as client:
-        async with client.stream(server.base, headers={}, payload={}) as response:
+        async with client.stream(server.base, headers={}, body=b"{}") as response:
             error = await response.error()
     assert (type(error).__name__, error.status_code) == ("RateLimited", 429)
 
@@ -318,17 +318,15 @@ async def test_a_header_that_cannot_be_sent_is_named_without_its_value() -> None
     async with HttpClient() as client:
         for value in ("sk-sec\nret", "sk-sécret", "sk-secret\x7f"):
             with pytest.raises(ProviderBadRequest, match="x-api-key") as caught:
-                async with client.stream("http://127.0.0.1:9", headers={"x-api-key": value}, payload={}):
+                async with client.stream("http://127.0.0.1:9", headers={"x-api-key": value}, body=b"{}"):
                     pass
             assert value not in repr(caught.value)
             assert caught.value.__cause__ is None
 
 
 async def test_a_payload_that_is_no_json_is_the_callers_mistake() -> None:
-    async with HttpClient() as client:
-        with pytest.raises(UsageError, match="cannot be written as JSON"):
-            async with client.stream("http://127.0.0.1:9", headers={}, payload={"f": object()}):
-                pass
+    with pytest.raises(UsageError, match="cannot be written as JSON"):
+        encoded({"f": object()})
 
 
 class ScriptedClient:
@@ -370,7 +368,7 @@ async def _time_out(client: ScriptedClient) -> tuple[str, float]:
     start = anyio.current_time()
     with pytest.raises(ProviderTimeout) as caught:
         async with HttpClient(http_client=client, timeouts=TIMEOUTS).stream(
-            "http://h/", headers={}, payload={}
+            "http://h/", headers={}, body=b"{}"
         ) as response:
             async for body in response:
                 if body == b"data":
@@ -402,7 +400,7 @@ async def test_progress_starts_the_idle_time_anew_and_keep_alives_do_not() -> No
 async def test_the_consumers_own_time_does_not_count() -> None:
     client = HttpClient(http_client=ScriptedClient(b"data", 1.0, b"data"), timeouts=TIMEOUTS)
     bodies: list[bytes] = []
-    async with client.stream("http://h/", headers={}, payload={}) as response:
+    async with client.stream("http://h/", headers={}, body=b"{}") as response:
         async for body in response:
             bodies.append(body)
             response.progress()

@@ -40,6 +40,7 @@ from tests.recordings import Replay, replay_server
 from tests.support.agents import running_tasks
 
 from .asking import ASK, faux
+from .payloads import asking
 
 pytestmark = pytest.mark.anyio
 
@@ -311,7 +312,7 @@ FREE = ResponseSchema(name="free", json_schema={"type": "object", "additionalPro
 
 
 def test_chat_completions_hold_the_text_to_a_strict_schema() -> None:
-    sent = chat.build_payload(MODEL, ASK, response_schema=SCHEMA)["response_format"]
+    sent = asking(chat.build_payload)(MODEL, ASK, response_schema=SCHEMA)["response_format"]
     wanted = sent["json_schema"]
     assert (sent["type"], wanted["name"], wanted["strict"], wanted["description"]) == (
         "json_schema",
@@ -322,28 +323,28 @@ def test_chat_completions_hold_the_text_to_a_strict_schema() -> None:
     assert wanted["schema"]["required"] == ["name", "age", "mood", "homes"]
     assert wanted["schema"]["additionalProperties"] is False
     assert wanted["schema"]["$defs"]["Address"]["additionalProperties"] is False
-    assert "response_format" not in chat.build_payload(MODEL, ASK)
+    assert "response_format" not in asking(chat.build_payload)(MODEL, ASK)
 
 
 def test_responses_hold_the_text_to_the_same_schema() -> None:
-    wanted = chat.build_payload(MODEL, ASK, response_schema=SCHEMA)["response_format"]["json_schema"]
-    sent = responses.build_payload(MODEL, ASK, response_schema=SCHEMA)
+    wanted = asking(chat.build_payload)(MODEL, ASK, response_schema=SCHEMA)["response_format"]["json_schema"]
+    sent = asking(responses.build_payload)(MODEL, ASK, response_schema=SCHEMA)
     assert sent["text"] == {"format": {"type": "json_schema", **wanted}}
-    assert "text" not in responses.build_payload(MODEL, ASK)
+    assert "text" not in asking(responses.build_payload)(MODEL, ASK)
 
 
 def test_what_cannot_be_strict_goes_to_openai_as_it_is() -> None:
-    wanted = chat.build_payload(MODEL, ASK, response_schema=FREE)["response_format"]["json_schema"]
+    wanted = asking(chat.build_payload)(MODEL, ASK, response_schema=FREE)["response_format"]["json_schema"]
     assert wanted == {"name": "free", "schema": FREE.json_schema, "strict": False}
 
 
 def test_anthropic_gets_closed_objects_without_constraints_it_refuses() -> None:
-    sent = anthropic.build_payload(MODEL, ASK, response_schema=SCHEMA)["output_config"]["format"]
+    sent = asking(anthropic.build_payload)(MODEL, ASK, response_schema=SCHEMA)["output_config"]["format"]
     assert sent["type"] == "json_schema"
     assert sent["schema"]["properties"]["age"] == {"title": "Age", "type": "integer"}
     assert sent["schema"]["additionalProperties"] is False
     assert sent["schema"]["required"] == ["name", "age", "mood", "homes"]
-    assert "output_config" not in anthropic.build_payload(MODEL, ASK)
+    assert "output_config" not in asking(anthropic.build_payload)(MODEL, ASK)
 
 
 def test_fields_named_as_constraints_are_fields() -> None:
@@ -352,14 +353,14 @@ def test_fields_named_as_constraints_are_fields() -> None:
         pattern: str = Field(pattern="a+")
 
     schema = ResponseSchema(name="range", json_schema=Range.model_json_schema())
-    sent = anthropic.build_payload(MODEL, ASK, response_schema=schema)["output_config"]["format"]["schema"]
+    sent = asking(anthropic.build_payload)(MODEL, ASK, response_schema=schema)["output_config"]["format"]["schema"]
     assert [*sent["properties"]] == sent["required"] == ["minimum", "pattern"]
     assert sent["properties"]["pattern"] == {"title": "Pattern", "type": "string"}
 
 
 def test_a_schema_that_anthropic_cannot_hold_an_answer_to_is_refused() -> None:
     with pytest.raises(ToolDefinitionError, match="dictionary with any keys"):
-        anthropic.build_payload(MODEL, ASK, response_schema=FREE)
+        asking(anthropic.build_payload)(MODEL, ASK, response_schema=FREE)
 
 
 @pytest.fixture(scope="module")

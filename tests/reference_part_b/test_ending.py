@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -74,20 +74,20 @@ async def test_an_abort_ends_a_sleeping_tool_at_once_and_asks_the_model_no_more(
 
 async def test_a_tool_that_blocks_its_thread_does_not_hold_up_the_abort() -> None:
     """B1b."""
-    began, token = anyio.Event(), anyio.lowlevel.current_token()
+    began, token, go = anyio.Event(), anyio.lowlevel.current_token(), threading.Event()
 
     def block(tool_call_id: str, params: NoParams) -> str:
         from_thread.run_sync(began.set, token=token)
-        time.sleep(1.5)
+        go.wait()
         return "never heard"
 
     made = bench(calling("block"), "never", tools=[tool_of("block", block)])
-    aborted_at = 0.0
-    async with prompting(made) as results:
-        await began.wait()
-        aborted_at = anyio.current_time()
-        made.agent.abort()
-    assert anyio.current_time() - aborted_at < 1.4
+    try:
+        async with prompting(made) as results:
+            await began.wait()
+            made.agent.abort()
+    finally:
+        go.set()
     assert (results[0].outcome, made.results[0].details["ending"]) == ("aborted", "abandoned")
 
 

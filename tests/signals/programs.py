@@ -100,9 +100,9 @@ def polling_thread() -> Agent:
 
     def poll(tool_call_id: str, params: Nothing, *, signal: Any) -> str:
         gate.arrive()
-        deadline = time.monotonic() + 60
+        pause, deadline = threading.Event(), time.monotonic() + 60
         while not signal.is_set() and time.monotonic() < deadline:
-            time.sleep(0.005)
+            pause.wait(0.005)
         return "stopped half-way"
 
     return working(poll)
@@ -114,7 +114,7 @@ def deaf_thread() -> Agent:
 
     def block(tool_call_id: str, params: Nothing) -> str:
         gate.arrive()
-        time.sleep(60)
+        threading.Event().wait(60)
         return "never"
 
     return working(block)

@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import needs_trio, needs_uvloop
+from tests.conftest import BUSY_MACHINE, needs_trio, needs_uvloop
 from tests.support.processes import is_alive
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals as POSIX knows them")
 
 PROGRAMS = Path(__file__).with_name("programs.py")
-DEADLINE_SECONDS = 25.0
+DEADLINE_SECONDS = 25.0 * BUSY_MACHINE
 BACKENDS = [
     "asyncio",
     pytest.param("uvloop", marks=needs_uvloop),
@@ -92,6 +92,7 @@ class Expected:
     roles: list[str]
     endings: list[list[str]]
     within_seconds: float
+    """On a quiet machine; what the tools of the programs wait for takes a minute."""
     processes: int = 0
 
 
@@ -120,7 +121,7 @@ def test_one_interrupt_ends_the_program_in_time_with_a_whole_record(case: str, b
         code, errors = program.end()
         took = time.monotonic() - began
     assert code in INTERRUPTED, errors
-    assert took < expected.within_seconds
+    assert took < expected.within_seconds * BUSY_MACHINE
     report = program.report
     assert report["faults"] == [[] for _ in expected.roles]
     assert report["roles"] == expected.roles
@@ -146,7 +147,7 @@ def test_a_second_interrupt_ends_a_program_whose_tool_cleans_up_for_ever(backend
         program.interrupt()
         code, errors = program.end()
         took = time.monotonic() - began
-    assert took < 5, errors
+    assert took < 5 * BUSY_MACHINE, errors
     assert code in INTERRUPTED, errors
     assert program.report["roles"] == ["uat"]
     assert program.report["faults"] == [[]]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import sys
 import tracemalloc
 import weakref
+from collections.abc import Callable
 from importlib.util import find_spec
+from types import FrameType
 from typing import Any
 
 import anyio
@@ -130,6 +133,26 @@ async def test_iteration_lets_other_tasks_run_at_least_every_64_events() -> None
         tasks.cancel_scope.cancel()
     # trio runs the tasks of one step in any order, so the other task may be first once and last the next time.
     assert longest <= 2 * 64
+
+
+async def test_what_lies_ready_is_given_without_waiting_up_to_the_next_checkpoint() -> None:
+    stream = MessageStream()
+    assert stream.next_nowait() is None
+    for number in range(100):
+        stream.push(delta(f"{number} "))
+    stream.push(StreamEvent("done"))
+    texts: list[str] = []
+    for expected in (64, 100):
+        while (event := stream.next_nowait()) is not None:
+            texts.append(event.delta or "")
+        assert len(texts) - texts.count("") == expected
+        if expected == 64:
+            texts.append((await anext(stream)).delta or "")
+    assert texts == [*(f"{number} " for number in range(100)), ""]
+    assert stream.is_over
+    assert stream.next_nowait() is None
+    with pytest.raises(StopAsyncIteration):
+        await anext(stream)
 
 
 async def test_ten_thousand_buffered_events_can_be_cancelled() -> None:
@@ -257,32 +280,44 @@ def test_deltas_without_an_index_cost_no_more_notes_than_deltas_with_one() -> No
     assert len(builder._turns) == 1
 
 
-def test_a_hundred_open_blocks_are_looked_at_without_walking_through_every_turn(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from cubepi_anyio.stream import builder as module  # noqa: PLC0415
+def steps_of(work: Callable[[], object]) -> int:
+    """How many instructions of Python's the work takes."""
+    steps = 0
 
-    looked = 0
-    mark_of = module._mark_of
+    def count(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal steps
+        frame.f_trace_opcodes = True
+        steps += event == "opcode"
+        return count
 
-    def counted(entry: tuple[int, int]) -> int:
-        nonlocal looked
-        looked += 1
-        return mark_of(entry)
+    former = sys.gettrace()
+    sys.settrace(count)
+    try:
+        work()
+    finally:
+        sys.settrace(former)
+    return steps
 
-    builder = MessageBuilder()
-    first = delta()
-    builder.apply(first)
-    for index in range(1, 100):
-        builder.apply(StreamEvent("text_start", index))
-    for _ in range(100):
-        for index in range(100):
-            builder.apply(StreamEvent("text_delta", index, "x"))
-    monkeypatch.setattr(module, "_mark_of", counted)
-    assert builder.message().text == "x" * 10_001
-    assert looked < 100 * 20
-    assert first.partial is not None
-    assert first.partial.content == [TextContent(text="x")]
+
+def test_a_hundred_open_blocks_are_looked_at_without_walking_through_every_turn() -> None:
+    def steps_after(rounds: int) -> int:
+        builder = MessageBuilder()
+        first = delta()
+        builder.apply(first)
+        for index in range(1, 100):
+            builder.apply(StreamEvent("text_start", index))
+        for _ in range(rounds):
+            for index in range(100):
+                builder.apply(StreamEvent("text_delta", index, "x"))
+        steps = steps_of(lambda: (builder.message(), first.partial))
+        assert builder.message().text == "x" * (100 * rounds + 1)
+        assert first.partial is not None
+        assert first.partial.content == [TextContent(text="x")]
+        return steps
+
+    few, many = steps_after(50), steps_after(200)
+    assert few > 0
+    assert many < 1.5 * few, "four times the turns"
 
 
 async def test_a_stream_that_has_ended_keeps_nothing_alive() -> None:

@@ -21,6 +21,7 @@ from cubepi_anyio import (
     faux_tool_call,
     tool_cycle_faults,
 )
+from cubepi_anyio.tools.context import ToolSource
 
 
 class NoParams(BaseModel):
@@ -120,7 +121,7 @@ class Bench:
         return self.provider.calls[call].messages
 
 
-def bench(*responses: Any, tools: Sequence[AgentTool] = (), heard: bool = True, **options: Any) -> Bench:
+def bench(*responses: Any, tools: ToolSource = (), heard: bool = True, **options: Any) -> Bench:
     """An agent whose model gives ``responses``, with a plain listener that notes everything."""
     provider = FauxProvider()
     provider.set_responses(responses)

@@ -78,7 +78,7 @@ class LooseAgent(Agent):
         self.say(MessageEndEvent(message))
         return message
 
-    async def prompt(self, prompt: Any, *, run_id: str | None = None) -> RunResult:
+    async def prompt(self, prompt: Any, *, run_id: str | None = None, settings: Any = None) -> RunResult:
         if self.fault == "stays busy" and self.requests:
             raise RuntimeError("busy for ever")
         first_new = len(self.state.transcript)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import count
@@ -18,6 +17,7 @@ from cubepi_anyio.checkpointers.memory import MemoryCheckpointer
 from tests.guarantees.scenarios import an_old_cancellation
 from tests.support.agents import Bench, NoParams, assert_well_ended, bench, calling, running_tasks, sleeping, tool_of
 from tests.support.backends import on_trio
+from tests.support.threads import until
 from tests.tools.ways import ENDING, end_call
 
 pytestmark = [pytest.mark.anyio, pytest.mark.deadline(60)]
@@ -212,8 +212,7 @@ async def test_at_every_step_the_run_can_be_aborted_right_after_it(listen: Liste
 def in_a_thread(began: anyio.Event) -> AgentTool:
     def wait(tool_call_id: str, params: NoParams, *, signal: AbortSignal) -> str:
         from_thread.run_sync(began.set)
-        while not signal.is_set():
-            time.sleep(0.001)
+        until(signal.is_set)
         return f"ended by itself: {signal.reason}"
 
     return tool_of("listening", wait)

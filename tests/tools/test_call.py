@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +34,7 @@ from tests.support.agents import (
     tool_of,
 )
 from tests.support.backends import on_asyncio
+from tests.support.threads import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.deadline(15)]
 
@@ -70,7 +70,7 @@ async def test_a_tool_is_given_what_it_declares_and_nothing_else() -> None:
     made = bench(calling(*functions), "done", tools=[tool_of(name, f) for name, f in functions.items()])
     result = await made.agent.prompt("hi")
     assert given["bare"] == ("c1", NoParams())
-    assert given["everything"] == ["context", "on_update", "signal"]
+    assert given["everything"] == ["context", "ctx", "on_update", "signal"]
     assert given["context"] == ("c3", "context", result.run_id, 2)
     assert "tool_execution_update:c3" in made.labels
     assert made.texts == ["ok"] * 3
@@ -592,8 +592,7 @@ async def test_a_thread_that_looks_at_its_signal_returns_its_real_result(way: st
 
     def poll(tool_call_id: str, params: NoParams, *, signal: Any) -> str:
         began.set()
-        while not signal.is_set():
-            time.sleep(0.001)
+        until(signal.is_set)
         return "stopped half way"
 
     made = bench(calling("poll"), "went on", tools=[tool_of("poll", poll, timeout=0.05 if way == "timeout" else None)])
@@ -614,9 +613,8 @@ async def test_a_thread_may_ask_whether_it_is_cancelled() -> None:
 
     def poll(tool_call_id: str, params: NoParams) -> str:
         began.set()
-        while True:
-            from_thread.check_cancelled()
-            time.sleep(0.001)
+        until(from_thread.check_cancelled)
+        return "never"
 
     made = bench(calling("poll"), tools=[tool_of("poll", poll)])
     async with anyio.create_task_group() as tasks:
@@ -685,9 +683,8 @@ async def test_an_abort_stops_tools_of_both_kinds_and_asks_no_model_again() -> N
 
     def poll(tool_call_id: str, params: NoParams) -> str:
         all_began.wait()
-        while True:
-            from_thread.check_cancelled()
-            time.sleep(0.001)
+        until(from_thread.check_cancelled)
+        return "never"
 
     tools = [tool_of("wait", wait), tool_of("poll", poll)]
     made = bench(calling("wait", "poll", "wait", "poll"), "never", tools=tools)

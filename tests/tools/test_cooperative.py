@@ -11,7 +11,8 @@ import pytest
 from cubepi_anyio import AgentToolResult
 from tests.support.agents import NoParams, assert_well_ended, bench, calling, running_tasks, sleeping, tool_of
 from tests.support.backends import on_asyncio
-from tests.tools.ways import ENDING, REASON, WAYS, end_call
+from tests.support.threads import until
+from tests.tools.ways import ENDING, REASON, WAYS, end_call, timeout_for
 
 pytestmark = [pytest.mark.anyio, pytest.mark.deadline(15)]
 
@@ -19,8 +20,8 @@ LISTENED = ["abort", "abort_tool_call"]
 """The ways in which somebody gives a reason."""
 
 
-def cooperative(name: str, execute: Any, *, grace: float = 8.0) -> Any:
-    return tool_of(name, execute, cancellation="cooperative", grace=grace, timeout=0.2)
+def cooperative(name: str, execute: Any, *, way: str = "abort") -> Any:
+    return tool_of(name, execute, cancellation="cooperative", grace=8.0, timeout=timeout_for(way))
 
 
 async def _check_result(way: str) -> None:
@@ -35,7 +36,7 @@ async def _check_result(way: str) -> None:
         return AgentToolResult("three of ten done", {"done": 3})
 
     before = running_tasks()
-    made = bench(calling("tidy"), "done", tools=[cooperative("tidy", tidy)])
+    made = bench(calling("tidy"), "done", tools=[cooperative("tidy", tidy, way=way)])
     result = await end_call(way, made, began.wait)
     assert running_tasks() == before
     assert told == [(True, REASON if way in LISTENED else "cancelled")]
@@ -64,7 +65,7 @@ async def test_what_it_returns_within_its_grace_is_the_result_of_a_native_cancel
 
 async def _check_deaf(way: str) -> None:
     began = anyio.Event()
-    tools = [sleeping("sleep", began, cancellation="cooperative", grace=0.1, timeout=0.2)]
+    tools = [sleeping("sleep", began, cancellation="cooperative", grace=0.1, timeout=timeout_for(way))]
     before = running_tasks()
     made = bench(calling("sleep"), "done", tools=tools)
     await end_call(way, made, began.wait)
@@ -129,8 +130,7 @@ async def test_a_plain_function_has_its_grace_too() -> None:
 
     def tidy(tool_call_id: str, params: NoParams, *, signal: Any) -> str:
         anyio.from_thread.run_sync(began.set, token=token)
-        while not signal.is_set():
-            threading.Event().wait(0.005)
+        until(signal.is_set)
         threading.Event().wait(0.8)  # longer than an immediate tool would be given
         return "three of ten done"
 

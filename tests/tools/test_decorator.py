@@ -13,8 +13,10 @@ from pydantic import BaseModel, Field
 
 from cubepi_anyio.concurrency import AbortSource
 from cubepi_anyio.errors import ToolDefinitionError
+from cubepi_anyio.testing import run_context
+from cubepi_anyio.tools.context import RunContext, ToolContext
 from cubepi_anyio.tools.define.decorator import tool
-from cubepi_anyio.tools.define.definition import AgentTool, AgentToolResult, ToolContext
+from cubepi_anyio.tools.define.definition import AgentTool, AgentToolResult
 from cubepi_anyio.tools.define.validation import ArgumentsInvalid
 from cubepi_anyio.types import Content, ImageContent, TextContent
 
@@ -359,7 +361,7 @@ async def test_what_the_library_gives_is_hidden_from_the_model() -> None:
 
     async def on_update(x: object) -> None: ...
 
-    context = ToolContext("call-1", "search", "run-1", signal, on_update, [])
+    context = run_context(tool_call_id="call-1", tool_name="search", on_update=on_update)
     params = search.validate({"query": "q"})
     await search.execute("call-1", params, signal=signal, on_update=on_update, context=context)
     assert got == {
@@ -378,6 +380,23 @@ def test_a_parameter_called_context_is_the_models_unless_its_type_says_otherwise
 
     assert list(properties(explain)) == ["context"]
     assert explain.accepts == {"context"}
+
+
+def test_a_context_may_say_what_the_deps_are() -> None:
+    @tool
+    def explain(about: str, run: RunContext[int]) -> str:
+        return about * run.deps
+
+    assert list(properties(explain)) == ["about"]
+    assert explain.accepts == {"context"}
+
+
+def test_what_a_tool_may_do_is_said_in_the_decorator() -> None:
+    @tool(read_only=True, destructive=False, open_world=True, idempotent=True)
+    def look(at: str) -> str:
+        return at
+
+    assert (look.read_only, look.destructive, look.open_world, look.idempotent) == (True, False, True, True)
 
 
 def test_nothing_is_given_that_is_not_declared() -> None:

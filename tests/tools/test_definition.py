@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field, RootModel
 
-from cubepi_anyio.concurrency import AbortSource
 from cubepi_anyio.errors import DuplicateToolName, ToolDefinitionError
-from cubepi_anyio.tools.define.definition import AgentTool, AgentToolResult, ToolContext, check_unique_names
-from cubepi_anyio.types import ImageContent, TextContent
+from cubepi_anyio.testing import RunByHand, run_context
+from cubepi_anyio.tools.define.definition import AgentTool, AgentToolResult, check_unique_names
+from cubepi_anyio.types import ImageContent, TextContent, Usage
 
 
 class SearchParams(BaseModel):
@@ -50,7 +50,7 @@ def refusal(**changes: Any) -> str:
 def test_a_tool_made_by_keyword_has_the_given_fields_and_the_defaults() -> None:
     tool = make(execution_mode="sequential")
     assert (tool.name, tool.label, tool.execution_mode, tool.timeout) == ("search", "", "sequential", None)
-    assert (tool.cancellation, tool.grace, tool.idempotent, tool.strict) == ("immediate", 5.0, True, None)
+    assert (tool.cancellation, tool.grace, tool.idempotent, tool.strict) == ("immediate", 5.0, None, None)
 
 
 class Caller:
@@ -78,7 +78,7 @@ async def with_extra(tool_call_id: str, params: object, signal: object = None, *
         (search, {"signal", "on_update"}, True),
         (plain, set[str](), False),
         (lambda tool_call_id, params: None, set[str](), False),
-        (greedy, {"signal", "on_update", "context"}, True),
+        (greedy, {"signal", "on_update", "ctx", "context"}, True),
         (Caller(), {"context"}, True),
         (Caller().method, {"signal"}, False),
         (partial(with_extra, depth=2), {"signal"}, True),
@@ -259,13 +259,14 @@ def test_content_of_another_kind_is_a_type_error(content: Any) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_context_reports_progress_and_cannot_be_changed() -> None:
+async def test_the_context_of_a_call_reports_its_progress() -> None:
     seen: list[object] = []
 
     async def on_update(x: object) -> None:
         seen.append(x)
 
-    context = ToolContext("call-1", "search", "run-1", AbortSource(), on_update, ())
+    run = RunByHand(id="run-1")
+    context = run_context(run, tool_call_id="call-1", tool_name="search", on_update=on_update)
     await context.update({"page": 1})
     assert seen == [{"page": 1}]
     assert (context.tool_call_id, context.tool_name, context.run_id, list(context.messages)) == (
@@ -274,5 +275,43 @@ async def test_a_context_reports_progress_and_cannot_be_changed() -> None:
         "run-1",
         [],
     )
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        context.run_id = "run-2"  # type: ignore[misc]
+    assert context.signal is run.signal
+
+
+def test_a_context_outside_of_a_call_has_no_progress_to_report() -> None:
+    context = run_context()
+    assert (context.tool_call_id, context.tool_name, context.on_update) == (None, None, None)
+    with pytest.raises(TypeError, match="belongs to none"):
+        context.update("half")
+
+
+@pytest.mark.anyio
+async def test_what_is_done_through_a_context_by_hand_can_be_looked_at() -> None:
+    run = RunByHand()
+    context = run_context(run)
+    context.notes["key"] = "value"
+    context.add_usage(Usage(input_tokens=2), by="judge")
+    context.add_usage(Usage(output_tokens=3), by="judge")
+    await context.emit("event")
+    assert (run.notes, run.emitted) == ({"key": "value"}, ["event"])
+    assert run.usage == run.usage_by["judge"] == Usage(input_tokens=2, output_tokens=3)
+
+
+@pytest.mark.parametrize("name", ["read_only", "destructive", "open_world", "idempotent"])
+def test_what_a_tool_may_do_is_unknown_unless_said(name: str) -> None:
+    def nothing(tool_call_id: str, params: SearchParams) -> str:
+        return ""
+
+    plain = AgentTool("a", "b", SearchParams, nothing)
+    assert getattr(plain, name) is None
+    assert getattr(dataclasses.replace(plain, **{name: True}), name) is True
+    with pytest.raises(ToolDefinitionError, match=f"{name} is True, False, or None"):
+        dataclasses.replace(plain, **{name: "yes"})
+
+
+def test_a_tool_that_only_reads_destroys_nothing() -> None:
+    def nothing(tool_call_id: str, params: SearchParams) -> str:
+        return ""
+
+    with pytest.raises(ToolDefinitionError, match="read_only"):
+        AgentTool("a", "b", SearchParams, nothing, read_only=True, destructive=True)

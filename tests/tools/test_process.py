@@ -315,7 +315,7 @@ async def test_a_cancelled_program_that_does_not_listen_is_killed_in_time() -> N
         group = int((await heard.until("deaf")).split()[0])
         began = anyio.current_time()
         tasks.cancel_scope.cancel()
-    assert 0.25 <= anyio.current_time() - began < 3
+    assert 0.25 <= anyio.current_time() - began < 15
     assert of_group(group) == []
 
 

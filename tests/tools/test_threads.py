@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import sys
 import threading
@@ -16,16 +17,18 @@ import pytest
 from anyio import from_thread
 
 from cubepi_anyio import AgentToolResult, CallEnding, RunLimits, faux_assistant_message, faux_tool_call
-from cubepi_anyio.tools.run import threads
 from tests.support.agents import Bench, NoParams, Word, assert_well_ended, bench, calling, running_tasks, tool_of
 from tests.support.backends import on_asyncio
-from tests.tools.ways import ENDING, REASON, WAYS, end_call
+from tests.support.threads import until
+from tests.tools.ways import ENDING, REASON, WAYS, end_call, timeout_for
 
 pytestmark = [pytest.mark.anyio, pytest.mark.deadline(15)]
 
 REQUEST: ContextVar[str] = ContextVar("REQUEST")
 PATIENCE_SECONDS = 10.0
 """How long a thread of a test waits before it gives up, so that a failing test ends."""
+MOST_AT_ONCE = 64
+"""How many calls of plain functions run at once, as the page about blocking says."""
 
 
 class Began:
@@ -158,7 +161,7 @@ async def test_a_plain_function_may_prompt_another_agent_whose_tools_are_plain_f
 # --- told to stop ----------------------------------------------------------------------------
 
 
-def looking_at_its_signal(began: Began, reasons: list[str | None]) -> Any:
+def looking_at_its_signal(way: str, began: Began, reasons: list[str | None]) -> Any:
     def poll(tool_call_id: str, params: NoParams, *, signal: Any) -> str:
         began.set()
         deadline = threading.Event()
@@ -169,12 +172,12 @@ def looking_at_its_signal(began: Began, reasons: list[str | None]) -> Any:
             deadline.wait(0.005)
         return "never told"
 
-    return tool_of("poll", poll, timeout=0.3)
+    return tool_of("poll", poll, timeout=timeout_for(way))
 
 
 async def _check_polling(way: str) -> None:
     began, reasons = Began(), list[str | None]()
-    made = bench(calling("poll"), "done", tools=[looking_at_its_signal(began, reasons)])
+    made = bench(calling("poll"), "done", tools=[looking_at_its_signal(way, began, reasons)])
     await end_call(way, made, began.wait)
     assert made.texts == ["stopped half-way"]
     assert not made.results[0].is_error
@@ -207,7 +210,7 @@ async def _check_checking(way: str) -> None:
             ended.set()
         return "never told"
 
-    made = bench(calling("check"), "done", tools=[tool_of("check", check, timeout=0.3)])
+    made = bench(calling("check"), "done", tools=[tool_of("check", check, timeout=timeout_for(way))])
     await end_call(way, made, began.wait)
     assert ended.is_set()
     assert made.results[0].is_error
@@ -231,8 +234,7 @@ async def test_a_function_that_ends_with_an_error_when_told_was_cancelled_all_th
 
     def give_up(tool_call_id: str, params: NoParams, *, signal: Any) -> str:
         began.set()
-        while not signal.is_set():
-            threading.Event().wait(0.005)
+        until(signal.is_set)
         raise RuntimeError("told to stop")
 
     made = bench(calling("give_up"), "never", tools=[tool_of("give_up", give_up)])
@@ -275,7 +277,7 @@ class Deaf:
 async def _check_deaf(way: str, error: Exception | None, caplog: pytest.LogCaptureFixture) -> None:
     before = running_tasks()
     deaf = Deaf(error)
-    made = bench(calling("deaf"), "done", tools=[tool_of("deaf", deaf.execute, timeout=0.3)])
+    made = bench(calling("deaf"), "done", tools=[tool_of("deaf", deaf.execute, timeout=timeout_for(way))])
     with caplog.at_level(logging.WARNING, "cubepi_anyio"), nothing_unheard():
         began = anyio.current_time()
         await end_call(way, made, deaf.began.wait)
@@ -309,26 +311,33 @@ async def test_a_deaf_function_is_abandoned_by_a_native_cancel(caplog: pytest.Lo
     await _check_deaf("native", LookupError("too late"), caplog)
 
 
-async def test_abandoned_functions_do_not_take_the_places_of_those_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "_MAX_TOOL_THREADS", 2)
-    made = bench("unused", tools=[])
-    left: list[Deaf] = []
-    for _ in range(3):
-        deaf = Deaf()
-        made = bench(calling("deaf"), "never", tools=[tool_of("deaf", deaf.execute)])
-        await end_call("abort", made, deaf.began.wait)
-        assert made.results[0].details["ending"] == "abandoned"
-        left.append(deaf)
+@pytest.mark.deadline(60)
+async def test_abandoned_functions_do_not_take_the_places_of_those_to_come() -> None:
+    all_began, go, ended, count = Began(), threading.Event(), threading.Barrier(MOST_AT_ONCE + 1), itertools.count(1)
+
+    def deaf(tool_call_id: str, params: NoParams) -> str:
+        if next(count) == MOST_AT_ONCE:
+            all_began.set()
+        go.wait()
+        ended.wait()
+        return "too late"
+
+    limits = RunLimits(max_parallel_tools=None)
+    made = bench(calling(*["deaf"] * MOST_AT_ONCE), "never", tools=[tool_of("deaf", deaf)], limits=limits)
+    await end_call("abort", made, all_began.wait)
+    assert [result.details["ending"] for result in made.results] == ["abandoned"] * MOST_AT_ONCE
 
     def work(tool_call_id: str, params: NoParams) -> str:
         return "done in a thread"
 
     made = bench(calling("work", "work"), "done", tools=[tool_of("work", work)])
-    with anyio.fail_after(5):
-        await made.agent.prompt("hi")
+    try:
+        with anyio.fail_after(20):
+            await made.agent.prompt("hi")
+    finally:
+        go.set()
+        await anyio.to_thread.run_sync(ended.wait)
     assert made.texts == ["done in a thread"] * 2
-    for deaf in left:
-        await deaf.let_go()
 
 
 async def test_a_thread_is_not_held_by_what_it_says_after_its_call_was_cancelled() -> None:
@@ -358,29 +367,34 @@ def waiting_calls(made_of: int) -> Any:
     return faux_assistant_message([faux_tool_call("hold", {"word": str(n)}, id=f"c{n}") for n in range(made_of)])
 
 
-async def test_a_function_that_waits_for_its_turn_never_begins_when_it_is_cancelled(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.deadline(60)
+async def test_a_function_that_waits_for_its_turn_never_begins_when_it_is_cancelled() -> None:
     """B31."""
-    monkeypatch.setattr(threads, "_MAX_TOOL_THREADS", 3)
-    full, began = anyio.Event(), list[str]()
+    full, may_end, began = anyio.Event(), threading.Event(), list[str]()
 
-    def hold(tool_call_id: str, params: Word, *, signal: Any) -> str:
+    def hold(tool_call_id: str, params: Word) -> str:
         def note() -> None:
             began.append(params.word)
-            if len(began) == 3:
+            if len(began) == MOST_AT_ONCE:
                 full.set()
 
         from_thread.run_sync(note)
-        while not signal.is_set():
-            threading.Event().wait(0.005)
+        may_end.wait()
         return "stopped"
 
-    made = bench(waiting_calls(10), "never", tools=[tool_of("hold", hold, parameters=Word)])
-    await end_call("abort", made, full.wait)
-    assert len(began) == 3
-    assert sorted(made.texts) == sorted(["stopped"] * 3 + [_cancelled_text()] * 7)
-    assert [result.tool_call_id for result in made.results] == [f"c{n}" for n in range(10)]
+    async def all_places_are_taken() -> None:
+        await full.wait()
+        await anyio.wait_all_tasks_blocked()
+
+    limits = RunLimits(max_parallel_tools=None)
+    made = bench(
+        waiting_calls(MOST_AT_ONCE + 7), "never", tools=[tool_of("hold", hold, parameters=Word)], limits=limits
+    )
+    made.agent.subscribe(lambda event: may_end.set() if event.type == "tool_execution_end" else None)
+    await end_call("abort", made, all_places_are_taken)
+    assert len(began) == MOST_AT_ONCE
+    assert sorted(made.texts) == sorted(["stopped"] * MOST_AT_ONCE + [_cancelled_text()] * 7)
+    assert [result.tool_call_id for result in made.results] == [f"c{n}" for n in range(MOST_AT_ONCE + 7)]
     await assert_well_ended(made)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +14,8 @@ import pytest
 from cubepi_anyio import RunLimits
 from tests.support.agents import NoParams, assert_well_ended, bench, calling, running_tasks, saying, tool_of
 from tests.support.backends import on_asyncio
-from tests.tools.ways import ENDING, WAYS, end_call
+from tests.support.threads import until
+from tests.tools.ways import ENDING, WAYS, end_call, timeout_for
 
 pytestmark = [pytest.mark.anyio, pytest.mark.deadline(15)]
 
@@ -45,7 +45,8 @@ async def _check_cleanup(
 
     before = running_tasks()
     limits = RunLimits(settle_timeout=settle_timeout)
-    made = bench(calling("careful"), "done", tools=[tool_of("careful", careful, timeout=0.2)], limits=limits)
+    tools = [tool_of("careful", careful, timeout=timeout_for(way))]
+    made = bench(calling("careful"), "done", tools=tools, limits=limits)
     await end_call(way, made, began.wait)
     assert running_tasks() == before
     return made, noted
@@ -105,10 +106,7 @@ async def test_a_tool_that_holds_up_the_event_loop_is_named_while_it_does(caplog
         try:
             await anyio.sleep_forever()
         finally:
-            for _ in range(500):
-                time.sleep(0.01)  # noqa: ASYNC251 - what must not be done
-                if "tool 'block'" in caplog.text:
-                    break
+            until(lambda: "tool 'block'" in caplog.text)  # in the event loop, what must not be done
             named.append("tool 'block'" in caplog.text)
         return "never"
 

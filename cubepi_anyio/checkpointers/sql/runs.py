@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...errors import AlreadyAnswered, ClaimLost, RunIdTaken, RunNotEnded, ThreadBusy, UnknownRequest
-from ..base import RunEnd
+from ...types.run import RunOutcome
 from .worker import Transaction
 
 __all__ = (
@@ -102,7 +102,7 @@ def renew(tx: Transaction, thread_id: str, token: str, lease_seconds: float) -> 
         raise ClaimLost(thread_id)
 
 
-def release(tx: Transaction, thread_id: str, run_id: str, token: str, end: RunEnd) -> None:
+def release(tx: Transaction, thread_id: str, run_id: str, token: str, end: RunOutcome) -> None:
     """Give a claim back, if it is held, and note the end of its run."""
     thread = find_thread(tx, thread_id)
     if thread is None or thread.claim_token != token:

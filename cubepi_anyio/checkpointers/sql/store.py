@@ -18,7 +18,8 @@ from ...errors import ClaimLost, StoreError, StoreUnavailable, ThreadBusy, Threa
 from ...types.hitl import PersonAnswer, PersonRequest
 from ...types.json import JsonObject
 from ...types.messages import Message
-from ..base import RunClaim, RunEnd, StoredRequest, ThreadRecord
+from ...types.run import RunOutcome
+from ..base import RunClaim, StoredRequest, ThreadRecord
 from ..codec import (
     decode_answer,
     decode_messages,
@@ -106,7 +107,14 @@ class SQLCheckpointer:
         # Read in the thread as well: a long thread takes its time.
         return await self._run(lambda tx: _record(thread_id, tx.rows(_LOAD, thread_id=thread_id)), whole=False)
 
-    async def append(self, thread_id: str, messages: Sequence[Message], *, claim: RunClaim | None = None) -> None:
+    async def append(
+        self,
+        thread_id: str,
+        messages: Sequence[Message],
+        *,
+        claim: RunClaim | None = None,
+        extra: JsonObject | None = None,
+    ) -> None:
         """See ``Checkpointer.append``."""
         _check_id("thread", thread_id)
         rows: list[dict[str, Any]] = []
@@ -114,20 +122,19 @@ class SQLCheckpointer:
             body = encode_message(message).decode()
             _check_id("message", message.id)
             rows.append({"message_id": message.id, "run_id": _checked_run(message.run_id), "body": body})
+        notes = _rows_of_notes(extra or {})
         token = claim.token if claim is not None else None
         sql = self._dialect.append_claimed if claim else self._dialect.append_unclaimed
         if sql is None:
-            await self._run(lambda tx: _append(tx, thread_id, rows, token))
+            await self._run(lambda tx: _append(tx, thread_id, rows, notes, token))
         else:
-            await self._run(lambda tx: _append_at_once(tx, sql, thread_id, rows, token), whole=False)
+            await self._run(lambda tx: _append_at_once(tx, sql, thread_id, rows, notes, token), whole=False)
 
     async def save_extra(self, thread_id: str, extra: JsonObject) -> None:
         """See ``Checkpointer.save_extra``."""
         _check_id("thread", thread_id)
-        rows = [{"name": name, "value": encode_value(value).decode()} for name, value in extra.items()]
-        for row in rows:
-            _check_id("extra key", row["name"])
-        await self._run(lambda tx: _save_extra(tx, thread_id, rows))
+        notes = _rows_of_notes(extra)
+        await self._run(lambda tx: _save_notes(tx, runs.make_thread(tx, thread_id).key, notes))
 
     # --- claims ------------------------------------------------------------------------------
 
@@ -162,7 +169,7 @@ class SQLCheckpointer:
         """See ``Checkpointer.renew_claim``."""
         await self._run(lambda tx: runs.renew(tx, claim.thread_id, claim.token, lease_seconds), whole=False)
 
-    async def release_claim(self, claim: RunClaim, end: RunEnd) -> None:
+    async def release_claim(self, claim: RunClaim, end: RunOutcome) -> None:
         """See ``Checkpointer.release_claim``."""
         await self._run(lambda tx: runs.release(tx, claim.thread_id, claim.run_id, claim.token, end))
 
@@ -174,7 +181,12 @@ class SQLCheckpointer:
         rows = [{"request_id": request.id, "body": encode_request(request).decode()} for request in requests]
         for row in rows:
             _check_id("question", row["request_id"])
-        await self._run(lambda tx: _save_requests(tx, thread_id, rows))
+
+        def save(tx: Transaction) -> None:
+            thread = runs.make_thread(tx, thread_id)
+            tx.many(_INSERT_REQUEST, [{"thread": thread.key, **row} for row in rows])
+
+        await self._run(save)
 
     async def save_answer(self, thread_id: str, request_id: str, answer: PersonAnswer) -> None:
         """See ``Checkpointer.save_answer``."""
@@ -201,7 +213,16 @@ class SQLCheckpointer:
     async def delete(self, thread_id: str) -> None:
         """See ``Checkpointer.delete``."""
         _check_id("thread", thread_id)
-        await self._run(lambda tx: _delete(tx, thread_id))
+
+        def delete(tx: Transaction) -> None:
+            thread = runs.find_thread(tx, thread_id)
+            if thread is None:
+                return
+            for table in _TABLES:
+                tx.run(f"delete from {table} where thread = :thread", thread=thread.key)
+            tx.run("delete from cubepi_threads where id = :thread", thread=thread.key)
+
+        await self._run(delete)
 
     async def list_threads(self) -> list[str]:
         """See ``Checkpointer.list_threads``."""
@@ -243,7 +264,9 @@ class SQLCheckpointer:
             wait_seconds = min(2 * wait_seconds, _LONGEST_WAIT_SECONDS)
 
 
-def _append(tx: Transaction, thread_id: str, rows: list[dict[str, Any]], token: str | None) -> None:
+def _append(
+    tx: Transaction, thread_id: str, rows: list[dict[str, Any]], notes: list[dict[str, str]], token: str | None
+) -> None:
     if token is not None:
         thread = runs.thread_of_claim(tx, thread_id, token)
     else:
@@ -251,25 +274,29 @@ def _append(tx: Transaction, thread_id: str, rows: list[dict[str, Any]], token: 
         if thread.is_claimed:
             raise ThreadBusy(thread_id)
     tx.many(_INSERT_MESSAGE, [{"thread": thread.key, **row} for row in rows])
+    _save_notes(tx, thread.key, notes)
 
 
-def _append_at_once(tx: Transaction, sql: str, thread_id: str, rows: list[dict[str, Any]], token: str | None) -> None:
+def _append_at_once(
+    tx: Transaction,
+    sql: str,
+    thread_id: str,
+    rows: list[dict[str, Any]],
+    notes: list[dict[str, str]],
+    token: str | None,
+) -> None:
     columns = {f"{name}s": [row[name] for row in rows] for name in ("message_id", "run_id", "body")}
+    columns |= {f"{name}s": [note[name] for note in notes] for name in ("name", "value")}
     claimed = {} if token is None else {"token": token}
     if tx.row(sql, thread_id=thread_id, **claimed, **columns) is None:
         raise ThreadBusy(thread_id) if token is None else ClaimLost(thread_id)
 
 
-def _save_requests(tx: Transaction, thread_id: str, rows: list[dict[str, Any]]) -> None:
-    thread = runs.make_thread(tx, thread_id)
-    tx.many(_INSERT_REQUEST, [{"thread": thread.key, **row} for row in rows])
-
-
-def _save_extra(tx: Transaction, thread_id: str, rows: list[dict[str, Any]]) -> None:
-    thread = runs.make_thread(tx, thread_id)
-    keys = [{"thread": thread.key, "name": row["name"]} for row in rows]
-    tx.many("delete from cubepi_extra where thread = :thread and name = :name", keys)
-    new = [{"thread": thread.key, **row} for row in rows]
+def _save_notes(tx: Transaction, key: int, notes: list[dict[str, str]]) -> None:
+    """Replace the notes of a thread whose row is locked."""
+    old = [{"thread": key, "name": note["name"]} for note in notes]
+    tx.many("delete from cubepi_extra where thread = :thread and name = :name", old)
+    new = [{"thread": key, **note} for note in notes]
     tx.many("insert into cubepi_extra (thread, name, value) values (:thread, :name, :value)", new)
 
 
@@ -304,15 +331,6 @@ def _fork(tx: Transaction, thread_id: str, new_thread_id: str, after_run_id: str
         new=new.key,
         thread=thread.key,
     )
-
-
-def _delete(tx: Transaction, thread_id: str) -> None:
-    thread = runs.find_thread(tx, thread_id)
-    if thread is None:
-        return
-    for table in _TABLES:
-        tx.run(f"delete from {table} where thread = :thread", thread=thread.key)
-    tx.run("delete from cubepi_threads where id = :thread", thread=thread.key)
 
 
 # --- rows to records -------------------------------------------------------------------------
@@ -353,6 +371,12 @@ def _data(value: Any) -> bytes | str:
 
 def _name(value: Any) -> str:
     return value if isinstance(value, str) else bytes(value).decode("utf-8", "replace")
+
+
+def _rows_of_notes(extra: JsonObject) -> list[dict[str, str]]:
+    for name in extra:
+        _check_id("extra key", name)
+    return [{"name": name, "value": encode_value(value).decode()} for name, value in extra.items()]
 
 
 def _checked_run(run_id: str | None) -> str | None:

@@ -170,7 +170,12 @@ class Connections:
         with self._gate:
             self._is_open = False
             idle, self._idle = self._idle, []
-        await to_thread.run_sync(self._close_all, idle, limiter=self._threads)
+
+        def close_all() -> None:
+            for connection in idle:
+                self._dialect.close(connection)
+
+        await to_thread.run_sync(close_all, limiter=self._threads)
 
     async def run(self, function: Callable[[Transaction], _T], *, whole: bool = True) -> _T:
         """Run ``function`` in a transaction and commit it; if it raises or is cancelled, roll back. A checkpoint.
@@ -186,7 +191,11 @@ class Connections:
             def stop(seconds: float) -> None:
                 nonlocal usable
                 usable = survives
-                self._stop(connection, seconds)
+                # The server may be unreachable, or the statement have ended: both show in the call itself.
+                with suppress(Exception):
+                    self._dialect.interrupt(connection)
+                if seconds > _SEVER_SECONDS:
+                    self._dialect.sever(connection)
 
             try:
                 return await call.run(self._threads, stop)
@@ -209,27 +218,6 @@ class Connections:
                 return connection
             self._dialect.close(connection)
 
-    def _keep(self, connection: Any) -> bool:
-        """Keep a connection for the next call, if it is good for one."""
-        if not self._dialect.is_alive(connection):
-            return False
-        with self._gate:
-            if not self._is_open or len(self._idle) >= self._dialect.max_connections:
-                return False
-            self._idle.append(connection)
-            return True
-
-    def _stop(self, connection: Any, seconds: float) -> None:
-        # The server may be unreachable, or the statement have ended: both show in the call itself.
-        with suppress(Exception):
-            self._dialect.interrupt(connection)
-        if seconds > _SEVER_SECONDS:
-            self._dialect.sever(connection)
-
-    def _close_all(self, connections: Sequence[Any]) -> None:
-        for connection in connections:
-            self._dialect.close(connection)
-
     # --- in worker threads -------------------------------------------------------------------
 
     def _transact(self, function: Callable[[Transaction], _T], connection: Any, call: _Call[_T], whole: bool) -> _T:
@@ -243,15 +231,13 @@ class Connections:
             return value
         except Exception as error:
             if whole:
-                self._roll_back(connection)
+                # Whether it worked shows when the connection is given back: one inside a transaction is not alive.
+                with suppress(Exception):
+                    dialect.execute(connection, "rollback", {})
             if isinstance(error, CubepiError | Busy | Stopped):
                 raise
-            raise _because(dialect.fault(error), error) from error
-
-    def _roll_back(self, connection: Any) -> None:
-        # Whether it worked shows when the connection is given back: one inside a transaction is not alive.
-        with suppress(Exception):
-            self._dialect.execute(connection, "rollback", {})
+            fault = dialect.fault(error)
+            raise (fault if fault.args else type(fault)(str(error))) from error
 
     async def _connect(self, *, prepare: bool = False) -> Any:
         """Open a connection. Nothing of a thread is written on the way, so a cancelled attempt is left to its thread.
@@ -280,8 +266,13 @@ class Connections:
         return opened
 
     def _keep_or_close(self, connection: Any) -> None:
-        if not self._keep(connection):
-            self._dialect.close(connection)
+        """Keep a connection for the next call, if it is good for one."""
+        if self._dialect.is_alive(connection):
+            with self._gate:
+                if self._is_open and len(self._idle) < self._dialect.max_connections:
+                    self._idle.append(connection)
+                    return
+        self._dialect.close(connection)
 
     def _opened(self, prepare: bool) -> Any:
         connection = None
@@ -299,8 +290,3 @@ class Connections:
                 fault = StoreUnavailable(f"{self._dialect.name}: cannot connect: {error}")
             raise fault from error
         return connection
-
-
-def _because(fault: Exception, error: Exception) -> Exception:
-    """The meaning of an error, with its text where it has none of its own."""
-    return fault if fault.args else type(fault)(str(error))

@@ -58,19 +58,16 @@ class Conversation:
     def __enter__(self) -> Self:
         """Have the model ready and the stored conversation read. Raises ``UsageError`` for a model that is none."""
         try:
-            self._open()
+            self._say_what_takes_long(self.model_name)
+            model = self._opened.enter_context(open_model(model_settings(self.options)))
+            if self._store is None:
+                self._agent = self._new_agent(model)
+            else:
+                self._agent = anyio.run(self._stored_agent, self._store, model, backend=self.options.backend)
         except BaseException:
             self._opened.close()
             raise
         return self
-
-    def _open(self) -> None:
-        self._say_what_takes_long(self.model_name)
-        model = self._opened.enter_context(open_model(model_settings(self.options)))
-        if self._store is None:
-            self._agent = self._new_agent(model)
-        else:
-            self._agent = anyio.run(self._stored_agent, self._store, model, backend=self.options.backend)
 
     async def _stored_agent(self, store: Checkpointer, model: StreamingModel) -> Agent:
         """An agent that goes on with the newest thread of the store."""

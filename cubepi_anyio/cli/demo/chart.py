@@ -82,10 +82,6 @@ class _Chart:
     def _duration(self, bar: Bar) -> str:
         return seconds_text(bar.lasted_seconds(self._timeline.total_seconds))
 
-    @property
-    def _indent(self) -> str:
-        return " " * (_MARGIN + self._name_columns + 2)
-
     def _halves(self, seconds: float) -> int:
         """Where a moment lies, in half columns from the left end of the axis."""
         return round(seconds / self._span_seconds * self._bar_columns * 2)
@@ -96,10 +92,11 @@ class _Chart:
         ticks = ""
         for number in range(math.ceil(self._span_seconds / step)):
             column = self._halves(number * step) // 2
-            label = f"{self._glyphs.tick}{_tick_text(number * step, step)}"
+            seconds = number * step
+            label = self._glyphs.tick + (f"{seconds * 1000:g} ms" if step < 0.05 else f"{seconds:g} s")
             if column + len(label) <= self._bar_columns:
                 ticks = f"{ticks:<{column}}{label}"
-        return as_line(self._indent, Span(ticks, "dim"))
+        return as_line(" " * (_MARGIN + self._name_columns + 2), Span(ticks, "dim"))
 
     def row(self, bar: Bar) -> Line:
         """Name, bar, duration, ending."""
@@ -117,11 +114,6 @@ class _Chart:
     def _bar(self, bar: Bar) -> Iterator[Span]:
         """The cells of one row, in runs of one style: the wait for an answer's first piece is thin and dim."""
         style = ending_style(bar.ending) if bar.kind == "tool" or bar.ending != "finished" else "name"
-        cells = self._cells(bar)
-        for is_wait, run in groupby(cells, lambda cell: cell == self._glyphs.waiting):
-            yield Span("".join(run), "dim" if is_wait else style)
-
-    def _cells(self, bar: Bar) -> list[str]:
         end_seconds = self._timeline.total_seconds if bar.ended_seconds is None else bar.ended_seconds
         full_seconds = bar.began_seconds
         if bar.kind == "model":
@@ -129,7 +121,9 @@ class _Chart:
         first = min(self._halves(full_seconds), self._bar_columns * 2 - 1)
         last = max(self._halves(end_seconds), first + 1)
         wait = self._halves(bar.began_seconds)
-        return [self._cell(2 * column, first, last, wait) for column in range(self._bar_columns)]
+        cells = [self._cell(2 * column, first, last, wait) for column in range(self._bar_columns)]
+        for is_wait, run in groupby(cells, lambda cell: cell == self._glyphs.waiting):
+            yield Span("".join(run), "dim" if is_wait else style)
 
     def _cell(self, half: int, first: int, last: int, wait: int) -> str:
         glyphs = self._glyphs
@@ -174,9 +168,3 @@ def _round_step(least_seconds: float) -> float:
     """The smallest of 1, 2 and 5 times a power of ten that is not smaller."""
     power = 10.0 ** math.floor(math.log10(least_seconds))
     return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least_seconds * 0.999)
-
-
-def _tick_text(seconds: float, step: float) -> str:
-    if step < 0.05:
-        return f"{seconds * 1000:g} ms"
-    return f"{seconds:g} s"

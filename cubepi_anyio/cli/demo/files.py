@@ -104,11 +104,8 @@ def _consider(path: Path, found: FileSet) -> None:
     except OSError:
         is_text, size_bytes = False, 0
     if is_text and size_bytes <= MAX_FILE_BYTES:
-        found.files.append(TextFile(path, _name(path, found.root), size_bytes))
+        # A name on disk need not be valid Unicode.
+        name = os.fsencode(path.relative_to(found.root)).decode("utf-8", "replace")
+        found.files.append(TextFile(path, name, size_bytes))
     else:
         found.left_out += 1
-
-
-def _name(path: Path, root: Path) -> str:
-    """The path below ``root`` as valid Unicode: a name on disk need not be any."""
-    return os.fsencode(path.relative_to(root)).decode("utf-8", "replace")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import count
 from typing import Any
 
-from ... import AssistantMessage, FauxProvider, Message, ToolResultMessage, faux_assistant_message, faux_tool_call
+from ... import FauxProvider, Message, ToolResultMessage, faux_assistant_message, faux_tool_call
 from ...types.messages import text_of
 from ..screen.text import counted, size_text
 from .files import FileSet
@@ -22,27 +22,20 @@ _OPENING = "I will look at {} with five tools at once. One will fail and one wil
 def demo_model(files: FileSet, pace: Pace, search: str) -> FauxProvider:
     """A provider that plays both answers; the second is written from the results it is sent."""
     provider = FauxProvider(tokens_per_second=pace.tokens_per_second)
-    provider.set_responses([_opening(files, search), final_answer])
-    return provider
-
-
-def _opening(files: FileSet, search: str) -> AssistantMessage:
-    return faux_assistant_message(
+    names = (f"missing{'' if number == 1 else f'-{number}'}.txt" for number in count(1))
+    missing_name = next(name for name in names if not (files.root / name).exists())
+    opening = faux_assistant_message(
         [
             _OPENING.format(counted(len(files.files), "file")),
             faux_tool_call("count_lines"),
             faux_tool_call("hash_files"),
             faux_tool_call("search_text", {"text": search}),
-            faux_tool_call("read_file", {"name": _missing_name(files)}),
+            faux_tool_call("read_file", {"name": missing_name}),
             faux_tool_call("ask_slow_service"),
         ]
     )
-
-
-def _missing_name(files: FileSet) -> str:
-    """The name of a file that is not there."""
-    names = (f"missing{'' if number == 1 else f'-{number}'}.txt" for number in count(1))
-    return next(name for name in names if not (files.root / name).exists())
+    provider.set_responses([opening, final_answer])
+    return provider
 
 
 def final_answer(messages: list[Message]) -> str:

@@ -178,11 +178,6 @@ class DemoRun:
             yield as_line(Span(f"Stopped {settled} after the interruption. What is left:", "strong"))
         else:
             yield as_line(Span(f"The run ended: {result.outcome}. {printable(str(result.error or ''))}", "bad"))
-        yield from self._left_of_run(agent)
-        yield as_line("  tasks       ", printable(", ".join(left_tasks)) or "none is running")
-        yield BLANK
-
-    def _left_of_run(self, agent: Agent) -> Iterator[Line]:
         messages = agent.state.messages
         faults = tool_cycle_faults(messages)
         valid = "; ".join(faults) if faults else "every call is answered, a model can go on from here"
@@ -193,6 +188,8 @@ class DemoRun:
                 by_ending.setdefault(bar.ending, []).append(bar.name)
         for ending, names in by_ending.items():
             yield as_line(f"  {ending_words(ending):<12}", Span(", ".join(names), ending_style(ending)))
+        yield as_line("  tasks       ", printable(", ".join(left_tasks)) or "none is running")
+        yield BLANK
 
     def _timeline(self, result: RunResult) -> Iterator[Line]:
         screen = self._screen

@@ -23,10 +23,6 @@ def kill_child_groups() -> None:
     for listing in Path("/proc/self/task").glob("*/children"):
         with suppress(OSError):
             for child in map(int, listing.read_text(encoding="ascii").split()):
-                _kill_group_of(child)
-
-
-def _kill_group_of(child: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        if os.getpgid(child) == child:
-            os.killpg(child, signal.SIGKILL)
+                with suppress(ProcessLookupError, PermissionError):
+                    if os.getpgid(child) == child:
+                        os.killpg(child, signal.SIGKILL)

@@ -53,26 +53,23 @@ class RunView:
             case TurnStartEvent(turn=turn):
                 self._turn, self._text, self._calls_written = turn, "", 0
                 return [BLANK] if turn > 1 else []
-            case MessageUpdateEvent():
-                self._write(event)
+            case MessageUpdateEvent(stream_event=written) if written.type == "text_delta":
+                self._text += written.delta or ""
+            case MessageUpdateEvent(stream_event=written) if written.type == "toolcall_start":
+                self._calls_written += 1
             case MessageEndEvent(message=message):
                 return self._message_lines(message)
             case ToolExecutionEndEvent():
                 return self._end_lines(event, bar)
-            case ToolExecutionStartEvent() | ToolExecutionUpdateEvent() if not self._has_region and bar is not None:
-                return self._start_lines(bar) if isinstance(event, ToolExecutionStartEvent) else self._progress(bar, at)
+            case ToolExecutionStartEvent() if not self._has_region and bar is not None:
+                return [as_line(f"  {bar.name:<{_NAME_COLUMNS}} ", "started")]
+            case ToolExecutionUpdateEvent() if not self._has_region and bar is not None:
+                return self._progress(bar, at)
             case _:
                 pass
         return []
 
     # --- lines that stay -----------------------------------------------------------------------
-
-    def _write(self, event: MessageUpdateEvent) -> None:
-        stream_event = event.stream_event
-        if stream_event.type == "text_delta":
-            self._text += stream_event.delta or ""
-        elif stream_event.type == "toolcall_start":
-            self._calls_written += 1
 
     def _message_lines(self, message: Any) -> list[Line]:
         if isinstance(message, UserMessage):
@@ -86,9 +83,6 @@ class RunView:
         if message.stop_reason == "aborted":
             lines.append(as_line("       ", Span("(cut off here)", "stopped")))
         return [*lines, BLANK] if lines else []
-
-    def _start_lines(self, bar: Bar) -> list[Line]:
-        return [as_line(f"  {bar.name:<{_NAME_COLUMNS}} ", "started")]
 
     def _progress(self, bar: Bar, at: float) -> list[Line]:
         if (

@@ -11,9 +11,9 @@ from ...stream.message_stream import MessageStream
 from ...types.messages import Message
 from ...types.model import Model, ToolChoice
 from ...types.tool import ToolDefinition
-from ..base import StreamOptions
 from ..http.client import AsyncHttpClient, Timeouts, checked_base_url
 from ..http.provider import HttpProvider
+from ..model_call import ModelCall, StreamOptions
 from .cache import CacheRetention
 from .request import API, build_payload
 from .response import AnthropicReader
@@ -83,18 +83,6 @@ class AnthropicProvider(HttpProvider):
 
         What goes wrong is an ``error`` event with a ``ProviderError``, a missing key included.
         """
-        options = options if options is not None else StreamOptions()
-        payload = partial(
-            build_payload,
-            model,
-            list(messages),
-            system_prompt=system_prompt,
-            tools=tools,
-            tool_choice=tool_choice,
-            reasoning=options.reasoning,
-            max_output_tokens=options.max_output_tokens,
-            temperature=options.temperature,
-            response_schema=options.response_schema,
-            cache_retention=self._cache_retention,
-        )
-        return self._answer(model, options, url=self._url, payload=payload, reader=AnthropicReader)
+        call = ModelCall.of(messages, system_prompt, tools, tool_choice, options)
+        payload = partial(build_payload, model, call, cache_retention=self._cache_retention)
+        return self._answer(model, call, url=self._url, payload=payload, reader=AnthropicReader)

@@ -21,10 +21,12 @@ from ...types.content import (
     ToolCall,
 )
 from ...types.json import JsonObject
-from ...types.messages import AssistantMessage, Message, ToolResultMessage, UserMessage
-from ...types.model import Model, ReasoningControl, ResponseSchema, ToolChoice
+from ...types.messages import AssistantMessage, Message, ToolResultMessage
+from ...types.model import Model, ReasoningControl, ToolChoice
 from ...types.tool import ToolDefinition
-from ..openai_chat.schema import strict_parameters
+from ..model_call import ModelCall
+from ..settings_fields import settings_fields
+from ..strict_schema import strict_parameters
 from ..transcript import answered_calls, decoded_text, image_media_type
 from .cache import CacheRetention as CacheRetention
 from .cache import mark_cache
@@ -38,42 +40,49 @@ _MIN_BUDGET_TOKENS = 1024  # the least the API takes, and the least we leave for
 _BUDGET_TOKENS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "max": 32768}
 
 
-def build_payload(
-    model: Model,
-    messages: Sequence[Message],
-    *,
-    system_prompt: str = "",
-    tools: Sequence[ToolDefinition] | None = None,
-    tool_choice: ToolChoice | None = None,
-    reasoning: ReasoningControl | None = None,
-    max_output_tokens: int | None = None,
-    temperature: float | None = None,
-    response_schema: ResponseSchema | None = None,
-    cache_retention: CacheRetention = "short",
-) -> JsonObject:
-    """Make the body of a streamed request; nothing of ``messages`` is changed, and no dict we mark is shared.
+_SETTINGS_FIELDS = {
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "stop": "stop_sequences",
+    "service_tier": "service_tier",
+    "user": "metadata.user_id",
+    "parallel_tool_calls": "",
+}
+"""The settings the API has fields for ("Create a Message" in Anthropic's API reference). It has none for ``seed``,
+``cache_key`` and ``verbosity``; ``parallel_tool_calls`` stands in ``tool_choice``."""
 
-    Raises ``ToolDefinitionError`` for a ``response_schema`` the API cannot hold an answer to.
+
+def build_payload(model: Model, call: ModelCall, *, cache_retention: CacheRetention = "short") -> JsonObject:
+    """Make the body of a streamed request; nothing of ``call`` is changed, and no dict we mark is shared.
+
+    Raises ``ToolDefinitionError`` for a ``response_schema`` the API cannot hold an answer to, and
+    ``UnsupportedSetting`` for a setting that it has no field for.
     """
+    settings, options = call.settings_of(model), call.options
     payload: JsonObject = {
         "model": model.id,
-        "max_tokens": max_output_tokens if max_output_tokens is not None else model.max_tokens,
-        "messages": convert_messages(messages, provider_id=model.provider),
+        "max_tokens": settings.max_output_tokens if settings.max_output_tokens is not None else model.max_tokens,
+        "messages": convert_messages(call.messages, provider_id=model.provider),
         "stream": True,
+        **settings_fields(settings, _SETTINGS_FIELDS, api=API),
     }
-    if system_prompt.strip():
-        payload["system"] = system_prompt
-    if tools:
-        payload["tools"] = [_tool(tool) for tool in tools]
-        if tool_choice is not None:
-            payload["tool_choice"] = _tool_choice(tool_choice)
-    temperature = temperature if temperature is not None else model.temperature
+    if call.system_prompt.strip():
+        payload["system"] = call.system_prompt
+    if call.tools:
+        payload["tools"] = [_tool(tool) for tool in call.tools]
+        choice = _tool_choice(call.tool_choice, settings.parallel_tool_calls)
+        if choice is not None:
+            payload["tool_choice"] = choice
+    temperature = settings.temperature if settings.temperature is not None else model.temperature
     if temperature is not None:
         payload["temperature"] = temperature
-    if reasoning is not None:
-        _add_thinking(payload, model, reasoning)
-    if response_schema is not None:
-        payload.setdefault("output_config", {})["format"] = _output_format(response_schema)
+    if options.reasoning is not None:
+        _add_thinking(payload, model, options.reasoning)
+    if options.response_schema is not None:
+        # The schema with closed objects and without the constraints that local validation has to check.
+        wanted = strict_parameters(options.response_schema.name, options.response_schema.json_schema)
+        output_format = {"type": "json_schema", "schema": _without_constraints(wanted)}
+        payload.setdefault("output_config", {})["format"] = output_format
     mark_cache(payload, cache_retention)
     return payload
 
@@ -89,14 +98,20 @@ def _tool(tool: ToolDefinition) -> JsonObject:
 _NO_PARAMETERS: JsonObject = {"type": "object", "properties": {}}
 
 
-def _tool_choice(choice: ToolChoice) -> JsonObject:
+def _tool_choice(choice: ToolChoice | None, parallel: bool | None) -> JsonObject | None:
+    """Which tool the model must call, and whether it may call several; ``None`` where neither was said."""
     match choice:
-        case "auto" | "none":
-            return {"type": choice}
+        case None if parallel is None:
+            return None
+        case "none":
+            return {"type": "none"}
+        case None | "auto":
+            said: JsonObject = {"type": "auto"}
         case "required":
-            return {"type": "any"}
+            said = {"type": "any"}
         case _:
-            return {"type": "tool", "name": choice}
+            said = {"type": "tool", "name": choice}
+    return said if parallel is None else {**said, "disable_parallel_tool_use": not parallel}
 
 
 # --- the schema of an answer -----------------------------------------------------------------
@@ -105,12 +120,6 @@ _LEFT_TO_VALIDATION = frozenset(
     ("exclusiveMaximum", "exclusiveMinimum", "maxItems", "maximum", "minItems", "minimum", "multipleOf", "pattern")
 )
 """Constraints that the API refuses, always or in some of their forms ("Structured outputs", schema limitations)."""
-
-
-def _output_format(wanted: ResponseSchema) -> JsonObject:
-    """The schema with closed objects and without the constraints that local validation has to check."""
-    schema = strict_parameters(wanted.name, wanted.json_schema)
-    return {"type": "json_schema", "schema": _without_constraints(schema)}
 
 
 def _without_constraints(schema: Any) -> Any:
@@ -194,58 +203,43 @@ def convert_messages(messages: Sequence[Message], *, provider_id: str = "") -> l
         elif isinstance(message, ToolResultMessage):
             role, content = "user", [_tool_result(message)]
         else:
-            role, content = "user", _user_blocks(message)
+            role, content = "user", [block for item in message.content if (block := _content_block(item)) is not None]
         if not content:
             continue
         if turns and turns[-1]["role"] == role:
             turns[-1]["content"] += content
         else:
             turns.append({"role": role, "content": content})
-    _trim_last_word(turns)
-    return turns
-
-
-def _trim_last_word(turns: list[JsonObject]) -> None:
-    """Cut white space off the text the model is to go on from; the API refuses it there."""
     if turns and turns[-1]["role"] == "assistant" and turns[-1]["content"][-1]["type"] == "text":
+        # The text the model is to go on from; the API refuses white space at its end.
         last = turns[-1]["content"][-1]
         last["text"] = last["text"].rstrip()
-
-
-def _user_blocks(message: UserMessage) -> list[JsonObject]:
-    return [block for content in message.content if (block := _content_block(content)) is not None]
+    return turns
 
 
 def _content_block(content: Content) -> JsonObject | None:
     match content:
         case TextContent():
             return {"type": "text", "text": content.text} if content.text.strip() else None
+        case ImageContent() if content.url is not None:
+            return {"type": "image", "source": {"type": "url", "url": content.url}}
         case ImageContent():
-            return {"type": "image", "source": _image_source(content)}
+            media_type = image_media_type(content)
+            return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": content.source}}
         case DocumentContent():
             return _document(content)
 
 
-def _image_source(image: ImageContent) -> JsonObject:
-    if image.url is not None:
-        return {"type": "url", "url": image.url}
-    return {"type": "base64", "media_type": image_media_type(image), "data": image.source}
-
-
 def _document(document: DocumentContent) -> JsonObject:
-    block: JsonObject = {"type": "document", "source": _document_source(document)}
-    if document.title:
-        block["title"] = document.title
-    return {**block, **(document.vendor or {})}
-
-
-def _document_source(document: DocumentContent) -> JsonObject:
     if document.url is not None:
-        return {"type": "url", "url": document.url}
-    if document.media_type.startswith("text/"):
+        source: JsonObject = {"type": "url", "url": document.url}
+    elif document.media_type.startswith("text/"):
         # The API takes text as text, and under this one media type only.
-        return {"type": "text", "media_type": "text/plain", "data": decoded_text(document.source)}
-    return {"type": "base64", "media_type": document.media_type, "data": document.source}
+        source = {"type": "text", "media_type": "text/plain", "data": decoded_text(document.source)}
+    else:
+        source = {"type": "base64", "media_type": document.media_type, "data": document.source}
+    title = {"title": document.title} if document.title else {}
+    return {"type": "document", "source": source, **title, **(document.vendor or {})}
 
 
 def _tool_result(message: ToolResultMessage) -> JsonObject:
@@ -273,23 +267,15 @@ def _assistant_blocks(message: AssistantMessage, provider_id: str, answered: set
             case ThinkingContent() if own and content.signature:
                 blocks.append({"type": "thinking", "thinking": content.thinking, "signature": content.signature})
             case ToolCall() if answered is None or content.id in answered:
-                blocks.append(_tool_use(content, own=own))
+                call = {"type": "tool_use", "id": _sendable_id(content.id), "name": content.name}
+                vendor = content.vendor if own and content.vendor else {}
+                blocks.append({**call, "input": content.arguments, **vendor})
             case OpaqueContent() if own and (answered is None or not _is_left_open(content, message)):
                 blocks.append(content.data)
             case _:
                 pass
     # Thinking alone is no turn: the API wants something it led to.
     return blocks if any(block["type"] not in ("thinking", "redacted_thinking") for block in blocks) else []
-
-
-def _tool_use(call: ToolCall, *, own: bool) -> JsonObject:
-    block: JsonObject = {
-        "type": "tool_use",
-        "id": _sendable_id(call.id),
-        "name": call.name,
-        "input": call.arguments,
-    }
-    return block | call.vendor if own and call.vendor else block
 
 
 def _is_left_open(block: OpaqueContent, message: AssistantMessage) -> bool:

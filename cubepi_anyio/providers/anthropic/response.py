@@ -242,15 +242,10 @@ def _note(block: _Block, kind: str, delta: JsonObject) -> None:
         case (("text_delta" | "thinking_delta"), ("text" | "thinking" | "redacted_thinking" | "tool_use" as type_)):
             raise MalformedResponse(f"the answer adds a {kind} to a block of type {type_}")
         case _:
-            _merge(block.start, delta)
-
-
-def _merge(start: JsonObject, delta: JsonObject) -> None:
-    """Let a block we do not know grow by a delta we do not know: texts grow, everything else is replaced."""
-    for name, value in delta.items():
-        if name != "type":
-            before = start.get(name)
-            start[name] = before + value if isinstance(before, str) and isinstance(value, str) else value
+            # A block we do not know, and a delta we do not know: texts grow, everything else is replaced.
+            for name in delta.keys() - {"type"}:
+                before, value = block.start.get(name), delta[name]
+                block.start[name] = before + value if isinstance(before, str) and isinstance(value, str) else value
 
 
 def _known_at_end(block: _Block) -> AssistantContent | None:

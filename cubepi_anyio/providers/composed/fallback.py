@@ -21,11 +21,12 @@ from ...errors import (
     ProviderUnavailable,
     RateLimited,
     UsageError,
+    error_text,
 )
 from ...stream.message_stream import MessageStream
 from ...types.model import Model
-from ..base import Provider, StreamingModel
-from .relay import ComposedModel, Failure, ModelCall, exhausted, name_of, note, relay_within, tell
+from ..model_call import ModelCall, Provider, StreamingModel
+from .relay import ComposedModel, Failure, exhausted, name_of, note, relay_within, tell
 
 __all__ = ("FALLBACK_ERRORS", "FailoverNotice", "FallbackModel", "OnFailover")
 
@@ -155,5 +156,5 @@ class FallbackModel(ComposedModel):
 def _note_models(failures: Sequence[Failure]) -> None:
     """Say in the last error which models had failed before."""
     for failure in failures[:-1]:
-        error = failure.error
-        note(failures[-1].error, f"before, {name_of(failure.model)} failed: {type(error).__name__}: {error}")
+        said = f"{type(failure.error).__name__}: {error_text(failure.error)}"
+        note(failures[-1].error, f"before, {name_of(failure.model)} failed: {said}")

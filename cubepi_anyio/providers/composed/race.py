@@ -15,8 +15,8 @@ from ...concurrency import run_in_tasks
 from ...errors import IncompleteStream, UsageError
 from ...stream.message_stream import MessageStream
 from ...types.model import Model
-from ..base import Provider, StreamingModel
-from .relay import ComposedModel, Failure, ModelCall, exhausted, relay
+from ..model_call import ModelCall, Provider, StreamingModel
+from .relay import ComposedModel, Failure, exhausted, relay
 
 __all__ = ("RaceModel",)
 

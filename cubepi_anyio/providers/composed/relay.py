@@ -18,92 +18,39 @@ from typing import Any
 import anyio
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
-from ...errors import IncompleteStream, ProviderError, ProviderTimeout, ProviderUnavailable
+from ...errors import IncompleteStream, ProviderError, ProviderTimeout, ProviderUnavailable, error_text
 from ...events.stream import StreamEvent
-from ...stream.builder import MessageBuilder
 from ...stream.message_stream import MessageStream
-from ...types.messages import AssistantMessage, Message
-from ...types.model import ToolChoice
-from ...types.tool import ToolDefinition
-from ..base import StreamingModel, StreamOptions
+from ...types.messages import AssistantMessage
+from ..model_call import AskedModel, ModelCall, StreamingModel
 
-__all__ = ("ComposedModel", "Failure", "ModelCall", "exhausted", "name_of", "note", "relay", "relay_within", "tell")
+__all__ = (
+    "ComposedModel",
+    "End",
+    "Failure",
+    "end_alike",
+    "error_of",
+    "exhausted",
+    "name_of",
+    "note",
+    "relay",
+    "relay_within",
+    "tell",
+)
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelCall:
-    """What is asked; every model that is asked gets the same."""
-
-    messages: list[Message]
-    system_prompt: str
-    tools: list[ToolDefinition] | None
-    tool_choice: ToolChoice | None
-    options: StreamOptions | None
-
-    @property
-    def is_aborted(self) -> bool:
-        """Whether the run has been told to stop, so that nobody is to be asked any more."""
-        signal = self.options.signal if self.options is not None else None
-        return signal is not None and signal.is_set()
-
-    async def open(self, model: StreamingModel) -> MessageStream:
-        """Ask ``model``; the work starts when the stream is entered."""
-        stream: Any = await model.stream(
-            self.messages,
-            system_prompt=self.system_prompt,
-            tools=self.tools,
-            tool_choice=self.tool_choice,
-            options=self.options,
-        )
-        if not isinstance(stream, MessageStream):
-            raise TypeError(f"a model's stream() returns a MessageStream, not {type(stream).__name__}")
-        return stream
-
-
-class ComposedModel:
-    """The face of a model that asks others: its stream's producer is ``_produce``."""
+class ComposedModel(AskedModel):
+    """A model that asks others: its stream's producer is ``_produce``."""
 
     async def _produce(self, call: ModelCall, outer: MessageStream) -> None:
         raise NotImplementedError
 
-    async def stream(
-        self,
-        messages: Sequence[Message],
-        *,
-        system_prompt: str = "",
-        tools: list[ToolDefinition] | None = None,
-        tool_choice: ToolChoice | None = None,
-        options: StreamOptions | None = None,
-    ) -> MessageStream:
+    async def open(self, call: ModelCall) -> MessageStream:
         """Return the stream of one answer; enter it to start asking. A checkpoint."""
-        call = ModelCall(
-            messages=list(messages),
-            system_prompt=system_prompt,
-            tools=tools,
-            tool_choice=tool_choice,
-            options=options,
-        )
         await checkpoint()
         return MessageStream(partial(self._produce, call))
-
-    async def generate(
-        self,
-        messages: Sequence[Message],
-        *,
-        system_prompt: str = "",
-        tools: list[ToolDefinition] | None = None,
-        tool_choice: ToolChoice | None = None,
-        options: StreamOptions | None = None,
-    ) -> AssistantMessage:
-        """Ask and wait for the whole answer. A failure is a message with ``stop_reason="error"``. A checkpoint;
-        cancelling it closes the connections."""
-        stream = await self.stream(
-            messages, system_prompt=system_prompt, tools=tools, tool_choice=tool_choice, options=options
-        )
-        async with stream:
-            return await stream.result()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,59 +71,65 @@ class Failure:
     async def pass_on(self, outer: MessageStream) -> None:
         """End ``outer`` as this answer ended."""
         for event in self.held:
-            outer.push(_unread(event))
+            outer.push(event)
         if self.terminal is None:
             outer.fail(self.error)
             return
         if self.message is not None:
             outer.set_result(self.message)
-        await outer.send(_unread(self.terminal))
+        await outer.send(self.terminal)
+
+
+End = Callable[[MessageStream, MessageStream, StreamEvent], Awaitable[None]]
+"""Ends the outer stream (the first) as the inner one (the second) ended, whose terminal event is the third."""
+
+
+async def end_alike(outer: MessageStream, stream: MessageStream, terminal: StreamEvent) -> None:
+    """End ``outer`` with the result and the terminal event of ``stream``. A checkpoint."""
+    outer.set_result(await stream.result())
+    await outer.send(terminal)
 
 
 async def relay(
-    call: ModelCall, model: StreamingModel, outer: MessageStream, *, begin: Callable[[], Awaitable[None]]
+    call: ModelCall,
+    model: StreamingModel,
+    outer: MessageStream,
+    *,
+    begin: Callable[[], Awaitable[None]],
+    end: End = end_alike,
 ) -> Failure | None:
     """Ask ``model`` and write its answer into ``outer``; how it failed, if nothing has been delivered then.
 
-    ``begin`` is awaited when the first token is there and before anything is passed on. The connection is closed when
-    this returns or raises. A checkpoint; waits while the consumer of ``outer`` is behind.
+    ``begin`` is awaited when the first token is there and before anything is passed on, ``end`` when all but the
+    terminal event has been. The connection is closed when this returns or raises. A checkpoint; waits while the
+    consumer of ``outer`` is behind.
     """
     try:
-        stream = await call.open(model)
+        stream = await call.ask(model)
     except Exception as error:
         return Failure(model, error)
     except anyio.get_cancelled_exc_class():  # noqa: ASYNC103 - the scopes say whose it is
         await checkpoint_if_cancelled()  # noqa: ASYNC102 - it only asks
         return Failure(model, IncompleteStream("the provider cancelled itself"))  # noqa: ASYNC104 - it was not ours
     held: list[StreamEvent] = []
+    has_begun = False
     async with stream:
         async for event in stream:
-            if event.type == "error":
-                return Failure(model, _error_of(event, model), held, event, await stream.result())
-            if not _says_nothing(event):
+            if not has_begun:
+                if event.type == "error":
+                    return Failure(model, error_of(event, model), held, event, await stream.result())
+                if event.type == "start" or event.type.endswith("_start"):
+                    held.append(event)  # only the head of an answer, or of a block
+                    continue
+                has_begun = True
                 await begin()
-                for waiting in (*held, event) if not event.is_terminal else held:
-                    outer.push(_unread(waiting))
-                if event.is_terminal:
-                    await _end(outer, stream, event)
-                else:
-                    await _pass_on_the_rest(stream, outer)
+                for waiting in held:
+                    outer.push(waiting)
+            if event.is_terminal:
+                await end(outer, stream, event)
                 return None
-            held.append(event)
+            await outer.send(event)
     raise AssertionError("a stream ends with a terminal event")
-
-
-async def _pass_on_the_rest(stream: MessageStream, outer: MessageStream) -> None:
-    async for event in stream:
-        if event.is_terminal:
-            await _end(outer, stream, event)
-            return
-        await outer.send(_unread(event))
-
-
-async def _end(outer: MessageStream, stream: MessageStream, terminal: StreamEvent) -> None:
-    outer.set_result(await stream.result())
-    await outer.send(_unread(terminal))
 
 
 async def relay_within(
@@ -208,7 +161,12 @@ def exhausted(failures: Sequence[Failure]) -> ProviderUnavailable:
     """The error of a call that none of several models answered; its cause is the last one's."""
     waits = [getattr(failure.error, "retry_after_seconds", None) for failure in failures]
     known = [wait for wait in waits if wait is not None]
-    reasons = "; ".join(f"{name_of(f.model)}: {type(f.error).__name__}: {_text_of(f.error)}" for f in failures)
+    reasons = "; ".join(
+        # A provider's error says in its whole text what stands before it here.
+        f"{name_of(f.model)}: {type(f.error).__name__}: "
+        f"{f.error.message if isinstance(f.error, ProviderError) else error_text(f.error)}"
+        for f in failures
+    )
     error = ProviderUnavailable(
         f"none of {len(failures)} models answered: {reasons}",
         errors=[failure.error for failure in failures],
@@ -243,25 +201,10 @@ async def tell(callback: Callable[[Any], object] | None, news: object) -> None:
         _log.exception("a callback of a model that asks others failed and was passed over")
 
 
-def _says_nothing(event: StreamEvent) -> bool:
-    """Whether the event is only the head of an answer, or of a block."""
-    return event.type == "start" or event.type.endswith("_start")
-
-
-def _unread(event: StreamEvent) -> StreamEvent:
-    """``event`` as its provider made it: a snapshot that somebody has read of it is not its provider's word."""
-    if event.given is not None and isinstance(event.source, MessageBuilder):
-        event.given = None
-    return event
-
-
-def _error_of(event: StreamEvent, model: StreamingModel) -> Exception:
+def error_of(event: StreamEvent, model: StreamingModel) -> Exception:
+    """The typed error of an ``error`` event; a ``ProviderError`` where the provider gave only a text."""
     if event.error is not None:
         return event.error
     spec = model.spec
     text = event.error_message or "the provider gave no reason"
     return ProviderError(text, provider=spec.provider, model=spec.id)
-
-
-def _text_of(error: Exception) -> str:
-    return error.message if isinstance(error, ProviderError) else str(error)

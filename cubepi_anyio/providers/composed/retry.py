@@ -13,11 +13,11 @@ from random import Random
 
 import anyio
 
-from ...errors import IncompleteStream, ProviderTimeout, ProviderUnavailable, RateLimited
+from ...errors import IncompleteStream, ProviderTimeout, ProviderUnavailable, RateLimited, error_text
 from ...stream.message_stream import MessageStream
 from ...types.model import Model
-from ..base import Provider, StreamingModel
-from .relay import ComposedModel, Failure, ModelCall, note, relay_within, tell
+from ..model_call import ModelCall, Provider, StreamingModel
+from .relay import ComposedModel, Failure, note, relay_within, tell
 
 __all__ = ("RETRYABLE_ERRORS", "OnRetry", "RetryModel", "RetryNotice", "RetryPolicy")
 
@@ -160,4 +160,4 @@ def _note_attempts(failures: Sequence[Failure]) -> None:
     """Say in the last error what the attempts before it ended with."""
     for attempt, failure in enumerate(failures[:-1], 1):
         error = failure.error
-        note(failures[-1].error, f"attempt {attempt} of {len(failures)}: {type(error).__name__}: {error}")
+        note(failures[-1].error, f"attempt {attempt} of {len(failures)}: {type(error).__name__}: {error_text(error)}")

@@ -20,7 +20,8 @@ from ...types.messages import Message
 from ...types.model import Model, ToolChoice
 from ...types.tool import ToolDefinition
 from ...types.usage import Usage
-from ..base import BaseProvider, ProviderResponse, StreamOptions, invoke_on_payload, invoke_on_response
+from ..base import BaseProvider, invoke_on_payload, invoke_on_response
+from ..model_call import ProviderResponse, StreamOptions
 from .play import Play, PlayContext
 from .prompt_cache import PromptCache
 from .script import FauxFactory, FauxReply, FauxResponse, as_response, ask_factory

@@ -34,14 +34,21 @@ from ...errors import (
     ProviderTimeout,
     ProviderUnavailable,
     UsageError,
+    error_text,
 )
+from ...foreign.httpx_body import send_as_one_piece
 from ...types.json import JsonObject
 from .classify import classify_response
 from .content_encoding import ACCEPTED_ENCODINGS, ContentDecoder
 
-__all__ = ("AsyncHttpClient", "HttpClient", "HttpResponse", "Timeouts", "checked_base_url")
+__all__ = ("AsyncHttpClient", "HttpClient", "HttpResponse", "SignHeaders", "Timeouts", "checked_base_url", "encoded")
 
 _T = TypeVar("_T")
+
+SignHeaders = Callable[[Mapping[str, str]], Awaitable[Mapping[str, str]]]
+"""Given the headers of a request, the headers to send."""
+
+_REQUEST_HEADERS = {"content-type": "application/json", "accept-encoding": ACCEPTED_ENCODINGS}
 
 _DRAIN_SECONDS = 0.05
 """How long an answer that is complete may take to end, so that its connection can be used again."""
@@ -134,19 +141,24 @@ class HttpClient:
 
     @asynccontextmanager
     async def stream(
-        self, url: str, *, headers: Mapping[str, str], payload: JsonObject
+        self, url: str, *, headers: Mapping[str, str], body: bytes, sign: SignHeaders | None = None
     ) -> AsyncGenerator[HttpResponse]:
-        """Post ``payload`` as JSON and give the answer, whatever its status, when its head has come.
+        """Post ``body`` and give the answer, whatever its status, when its head has come.
+
+        ``sign`` is given all headers and returns those to send. It is awaited when it is this request's turn, so that a
+        signature is not old when it goes out.
 
         Leaving the block closes the answer: at once, unless ``response.finished()`` was called. A checkpoint;
         cancelling it closes the connection. Raises ``ProviderTimeout``, ``ProviderUnavailable`` (no answer),
-        ``ProviderBadRequest`` (the request cannot be sent) or ``UsageError`` (it cannot be written as JSON).
+        ``ProviderBadRequest`` (the request cannot be sent), and what ``sign`` raises.
         """
         ours = self._ours()
-        content = _encoded(payload)
-        _check_headers(headers)
         async with ours.slots:
-            response = await self._send(ours.client, url, headers, content)
+            headers = _REQUEST_HEADERS | dict(headers)
+            if sign is not None:
+                headers = await sign(headers)
+            _check_headers(headers)
+            response = await self._send(ours.client, url, headers, body)
             try:
                 yield response
             finally:
@@ -170,10 +182,10 @@ class HttpClient:
                 "POST",
                 url,
                 content=content,
-                headers={"content-type": "application/json", "accept-encoding": ACCEPTED_ENCODINGS, **headers},
+                headers=dict(headers),
                 timeout=(self._timeouts.connect_seconds, None, None, None),
             )
-            _send_as_one_piece(request, content)
+            send_as_one_piece(request, content)
             # A redirect would carry the key to another address.
             foreign = await patience.wait(client.send(request, stream=True, follow_redirects=False))
         return HttpResponse(foreign, patience, host)
@@ -304,43 +316,6 @@ def _certificates() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-class _OnePiece:
-    """Iterates once over one piece of a body."""
-
-    def __init__(self, piece: bytes) -> None:
-        self._piece: bytes | None = piece
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> bytes:
-        piece, self._piece = self._piece, None
-        if piece is None:
-            raise StopAsyncIteration
-        return piece
-
-
-def _send_as_one_piece(request: Any, content: bytes) -> None:
-    """Let the body be read from an object: cancelled while it sends, the library would leave a generator open."""
-    stream: object = getattr(request, "stream", None)
-    if stream is not None:
-        request.stream = _one_piece_stream(type(stream))(content)
-
-
-@lru_cache(maxsize=8)
-def _one_piece_stream(base: type) -> Callable[..., object]:
-    """``base``, a library's own class of body, which the library insists on, with another iterator."""
-
-    def keep(self: Any, content: bytes) -> None:
-        self.content = content
-
-    def pieces(self: Any) -> _OnePiece:
-        return _OnePiece(self.content)
-
-    made: Any = type(base.__name__, (base,), {"__init__": keep, "__aiter__": pieces})
-    return made
-
-
 def checked_base_url(base_url: str) -> str:
     """``base_url`` without a slash at its end. Raises ``UsageError`` if it is not an http or https address."""
     parts = urlsplit(base_url.strip())
@@ -356,7 +331,8 @@ def _check_headers(headers: Mapping[str, str]) -> None:
             raise ProviderBadRequest(f"the header {name!r} holds a character that no header may; check the key or text")
 
 
-def _encoded(payload: JsonObject) -> bytes:
+def encoded(payload: JsonObject) -> bytes:
+    """``payload`` as the bytes of JSON. Raises ``UsageError`` if it holds what JSON cannot say."""
     try:
         return to_json(payload, inf_nan_mode="null")
     except (PydanticSerializationError, UnicodeError):
@@ -409,5 +385,5 @@ def _counterpart(error: Exception, names: set[str], host: str, *, answering: boo
     if names & {"TransportError", "StreamError", "OSError", "BrokenResourceError", "ClosedResourceError"}:
         if answering:
             return IncompleteStream(f"the connection to {host} broke before the answer was complete: {error}")
-        return ProviderUnavailable(f"no answer from {host}: {error or type(error).__name__}")
+        return ProviderUnavailable(f"no answer from {host}: {error_text(error)}")
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import SecretStr
 
@@ -13,11 +13,16 @@ from ...stream.draft import DraftWriter
 from ...stream.message_stream import MessageStream
 from ...types.json import JsonObject
 from ...types.model import Model
-from ..base import BaseProvider, StreamOptions
+from ..base import BaseProvider
+from ..model_call import ModelCall
 from .client import AsyncHttpClient, HttpClient, Timeouts
-from .exchange import Exchange, ResponseReader
+from .exchange import Exchange, ResponseReader, Sign
+from .framing import Framing
+from .sse import SERVER_SENT_EVENTS
 
 __all__ = ("HttpProvider",)
+
+_FrameT = TypeVar("_FrameT")
 
 
 class HttpProvider(BaseProvider):
@@ -65,32 +70,36 @@ class HttpProvider(BaseProvider):
     def _answer(
         self,
         model: Model,
-        options: StreamOptions,
+        call: ModelCall,
         *,
         url: str,
         payload: Callable[[], JsonObject],
-        reader: Callable[[DraftWriter, str | None], ResponseReader],
+        reader: Callable[[DraftWriter, str | None], ResponseReader[_FrameT]],
+        framing: Framing[_FrameT] = SERVER_SENT_EVENTS,
+        sign: Sign | None = None,
     ) -> MessageStream:
-        """The stream of one answer. The request and its headers are made when it runs."""
+        """The stream of one answer. The request and its headers are made, and signed, when it runs."""
         exchange = Exchange(
             client=self._http,
             url=url,
             model=model,
             provider_id=self.provider_id,
             api=self.api,
-            options=options,
+            call=call,
             observers=self.observers,
             payload=payload,
             extra_body=self._extra_body,
-            headers=lambda: self._headers(options.extra_headers or {}),
+            headers=lambda: self._headers(framing, call.settings_of(model).extra_headers or {}),
+            sign=sign,
+            framing=framing,
             reader=reader,
             key_hint=self._key_variable,
         )
         return MessageStream(exchange.run)
 
-    def _headers(self, extra: Mapping[str, str]) -> dict[str, str]:
+    def _headers(self, framing: Framing[Any], extra: Mapping[str, str]) -> dict[str, str]:
         """Make the request's headers; later ones replace earlier ones of the same name, whatever its letters."""
-        headers = {"accept": "text/event-stream, application/json"}
+        headers = {"accept": ", ".join((*framing.media_types, "application/json"))}
         key = self._api_key.get_secret_value()
         if key:
             headers[self._auth_header] = f"Bearer {key}" if self._auth_header == "authorization" else key

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...errors import MalformedResponse
+from .framing import Framing
 
-__all__ = ("SSEDecoder", "ServerSentEvent")
+__all__ = ("SERVER_SENT_EVENTS", "SSEDecoder", "ServerSentEvent")
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _MAX_EVENT_BYTES = 64 * 1024 * 1024
@@ -143,3 +144,9 @@ class SSEDecoder:
                 self._id = value
             case _:
                 pass
+
+
+SERVER_SENT_EVENTS: Framing[ServerSentEvent] = Framing(
+    "a stream of events", "an event", ("text/event-stream",), SSEDecoder
+)
+"""What most vendors send."""

@@ -17,7 +17,7 @@ from ...stream.builder import parse_arguments
 from ...stream.draft import DraftWriter
 from ...types.content import ToolCall
 from ...types.json import JsonObject, JsonValue
-from .schema import without_added_nulls
+from ..strict_schema import without_added_nulls
 
 __all__ = ("CallDeltas",)
 

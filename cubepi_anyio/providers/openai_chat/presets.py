@@ -12,12 +12,29 @@ from typing import Literal
 
 __all__ = ("PRESETS", "Preset", "Quirks")
 
+_OPENAI_SETTINGS = MappingProxyType(
+    {
+        "top_p": "top_p",
+        "stop": "stop",
+        "seed": "seed",
+        "parallel_tool_calls": "parallel_tool_calls",
+        "service_tier": "service_tier",
+        "cache_key": "prompt_cache_key",
+        "verbosity": "verbosity",
+        "user": "user",
+    }
+)
+_COMMON_SETTINGS = MappingProxyType({name: name for name in ("top_p", "stop", "seed", "parallel_tool_calls", "user")})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quirks:
     """In what a vendor's dialect differs. The defaults are OpenAI's own."""
 
     max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
+    settings_fields: Mapping[str, str] = field(default_factory=lambda: _OPENAI_SETTINGS)
+    """The settings the vendor has, and the names of their fields; others are refused. ``temperature`` and the most
+    tokens have ways of their own."""
     stream_usage: bool = True
     """Whether ``stream_options.include_usage`` is understood; without it some report usage all the same."""
     reasoning_request: Literal["effort", "openrouter", "thinking", "template"] = "effort"
@@ -40,8 +57,14 @@ class Quirks:
     call_id_length: int = 40
 
 
-_COMPATIBLE = Quirks(max_tokens_field="max_tokens", reasoning_takes_temperature=True, response_schema=False)
-_LOCAL = replace(_COMPATIBLE, reasoning_request="template")
+_COMPATIBLE = Quirks(
+    max_tokens_field="max_tokens",
+    settings_fields=_COMMON_SETTINGS,
+    reasoning_takes_temperature=True,
+    response_schema=False,
+)
+_WITH_TOP_K = MappingProxyType({**_COMMON_SETTINGS, "top_k": "top_k"})
+_LOCAL = replace(_COMPATIBLE, reasoning_request="template", settings_fields=_WITH_TOP_K)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +118,7 @@ _ALL = (
             reasoning_request="openrouter",
             reasoning_replay="reasoning_details",
             document_url="file",
+            settings_fields=MappingProxyType({**_WITH_TOP_K, "verbosity": "verbosity"}),
         ),
     ),
     Preset(
@@ -107,7 +131,11 @@ _ALL = (
         provider_id="groq",
         base_url="https://api.groq.com/openai/v1",
         key_variable="GROQ_API_KEY",
-        quirks=replace(_COMPATIBLE, max_tokens_field="max_completion_tokens"),
+        quirks=replace(
+            _COMPATIBLE,
+            max_tokens_field="max_completion_tokens",
+            settings_fields=MappingProxyType({**_COMMON_SETTINGS, "service_tier": "service_tier"}),
+        ),
     ),
     Preset(
         provider_id="mistral",
@@ -115,6 +143,14 @@ _ALL = (
         key_variable="MISTRAL_API_KEY",
         quirks=replace(
             _COMPATIBLE,
+            settings_fields=MappingProxyType(
+                {
+                    "top_p": "top_p",
+                    "stop": "stop",
+                    "seed": "random_seed",
+                    "parallel_tool_calls": "parallel_tool_calls",
+                }
+            ),
             stream_usage=False,
             reasoning_replay="content_parts",
             document_url="document_url",
@@ -133,6 +169,7 @@ _ALL = (
         provider_id="together",
         base_url="https://api.together.xyz/v1",
         key_variable="TOGETHER_API_KEY",
+        quirks=replace(_COMPATIBLE, settings_fields=_WITH_TOP_K),
     ),
     Preset(
         provider_id="gemini",

@@ -13,11 +13,12 @@ from ...stream.message_stream import MessageStream
 from ...types.messages import Message
 from ...types.model import Model, ToolChoice
 from ...types.tool import ToolDefinition
-from ..base import StreamOptions
 from ..http.client import AsyncHttpClient, Timeouts, checked_base_url
 from ..http.provider import HttpProvider
+from ..model_call import ModelCall, StreamOptions
+from ..strict_schema import StrictTools, strict_schemas
 from .presets import PRESETS, Preset, Quirks
-from .request import API, StrictTools, build_payload, strict_schemas
+from .request import API, build_payload
 from .response import ChatReader
 
 __all__ = ("OpenAIProvider",)
@@ -104,25 +105,18 @@ class OpenAIProvider(HttpProvider):
         What goes wrong is an ``error`` event with a ``ProviderError``, a missing key included; a tool that cannot be
         sent is one with a ``ToolDefinitionError``.
         """
-        options = options if options is not None else StreamOptions()
+        call = ModelCall.of(messages, system_prompt, tools, tool_choice, options)
         payload = partial(
             build_payload,
             model,
-            list(messages),
-            system_prompt=system_prompt,
-            tools=tools,
-            tool_choice=tool_choice,
-            reasoning=options.reasoning,
-            max_output_tokens=options.max_output_tokens,
-            temperature=options.temperature,
-            response_schema=options.response_schema,
+            call,
             parallel_tool_calls=self._parallel_tool_calls,
             strict_tools=self._strict_tools,
             quirks=self._quirks,
         )
         schemas = strict_schemas(tools or (), self._strict_tools)
         reader = partial(ChatReader, quirks=self._quirks, strict_schemas=schemas)
-        return self._answer(model, options, url=self._url(model), payload=payload, reader=reader)
+        return self._answer(model, call, url=self._url(model), payload=payload, reader=reader)
 
     def _url(self, model: Model) -> str:
         """The address of the endpoint; a query of the base URL stays at the end."""

@@ -10,13 +10,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Literal
 
 from pydantic_core import to_json
 
-from ...errors import ProviderBadRequest, ToolDefinitionError
+from ...errors import ProviderBadRequest
 from ...types.content import (
     Content,
     DocumentContent,
@@ -28,74 +26,65 @@ from ...types.content import (
 )
 from ...types.json import JsonObject
 from ...types.messages import AssistantMessage, Message, ToolResultMessage, text_of
-from ...types.model import Model, ReasoningControl, ResponseSchema, ToolChoice
+from ...types.model import Model, ReasoningControl, ToolChoice
 from ...types.tool import ToolDefinition
+from ..model_call import ModelCall
+from ..settings_fields import settings_fields
+from ..strict_schema import StrictTools, parameters_of, response_format
 from ..transcript import ABSENT_RESULT, answered_calls, data_url, decoded_text, image_url
 from .presets import Quirks
-from .schema import plain_parameters, strict_parameters
 
-__all__ = (
-    "API",
-    "StrictTools",
-    "build_payload",
-    "convert_messages",
-    "parameters_of",
-    "response_format",
-    "strict_schemas",
-)
+__all__ = ("API", "build_payload", "convert_messages")
 
 API = "openai-chat"
 """The name of the wire format; messages that came over it remember it."""
-
-StrictTools = Literal["never", "possible", "always"]
-"""Which tools are strict: none, those whose schema allows it, or all, where one that does not is an error."""
 
 _STANDARD_QUIRKS = Quirks()
 
 
 def build_payload(
     model: Model,
-    messages: Sequence[Message],
+    call: ModelCall,
     *,
-    system_prompt: str = "",
-    tools: Sequence[ToolDefinition] | None = None,
-    tool_choice: ToolChoice | None = None,
-    reasoning: ReasoningControl | None = None,
-    max_output_tokens: int | None = None,
-    temperature: float | None = None,
-    response_schema: ResponseSchema | None = None,
     parallel_tool_calls: bool | None = None,
     strict_tools: StrictTools = "never",
     quirks: Quirks = _STANDARD_QUIRKS,
 ) -> JsonObject:
-    """Make the body of a streamed request; nothing of ``messages`` is changed.
+    """Make the body of a streamed request; nothing of ``call`` is changed.
 
     The most tokens of an answer are said where the call or the model says them; a model that keeps the default of
     ``Model.max_tokens`` is left to the vendor's own limit, because many a served model has less room than that.
-    Raises ``ToolDefinitionError`` for a tool, or a schema of the answer, that cannot be sent.
+    ``parallel_tool_calls`` is said where the settings do not. Raises ``ToolDefinitionError`` for a tool, or a schema of
+    the answer, that cannot be sent, and ``UnsupportedSetting`` for a setting that the vendor has no field for.
     """
+    settings, options = call.settings_of(model), call.options
+    thinks = _thinks(model, options.reasoning)
     payload: JsonObject = {"model": model.id, "messages": [], "stream": True}
-    if system_prompt.strip():
-        payload["messages"].append({"role": "system", "content": system_prompt})
-    payload["messages"] += convert_messages(
-        messages, provider_id=model.provider, quirks=quirks, thinks=_thinks(model, reasoning)
-    )
+    if call.system_prompt.strip():
+        payload["messages"].append({"role": "system", "content": call.system_prompt})
+    payload["messages"] += convert_messages(call.messages, provider_id=model.provider, quirks=quirks, thinks=thinks)
     if quirks.stream_usage:
         payload["stream_options"] = {"include_usage": True}
-    if tools:
-        payload["tools"] = [_tool(tool, strict_tools) for tool in tools]
-        payload |= _how_tools_are_called(tool_choice, parallel_tool_calls)
-    if response_schema is not None:
-        payload["response_format"] = {"type": "json_schema", "json_schema": response_format(response_schema)}
-    if max_output_tokens is None and model.max_tokens != Model.model_fields["max_tokens"].default:
-        max_output_tokens = model.max_tokens
-    if max_output_tokens is not None:
-        payload[quirks.max_tokens_field] = max_output_tokens
-    temperature = temperature if temperature is not None else model.temperature
-    if temperature is not None and (quirks.reasoning_takes_temperature or not _thinks(model, reasoning)):
+    payload |= settings_fields(settings, quirks.settings_fields, api=f"{API} of {model.provider}")
+    if call.tools:
+        payload["tools"] = [_tool(tool, strict_tools) for tool in call.tools]
+        if call.tool_choice is not None:
+            payload["tool_choice"] = _tool_choice(call.tool_choice)
+        if parallel_tool_calls is not None:
+            payload.setdefault("parallel_tool_calls", parallel_tool_calls)
+    else:
+        payload.pop("parallel_tool_calls", None)  # refused where there are no tools
+    if options.response_schema is not None:
+        wanted = response_format(options.response_schema)
+        payload["response_format"] = {"type": "json_schema", "json_schema": wanted}
+    max_tokens = settings.max_output_tokens if settings.max_output_tokens is not None else model.given_max_tokens
+    if max_tokens is not None:
+        payload[quirks.max_tokens_field] = max_tokens
+    temperature = settings.temperature if settings.temperature is not None else model.temperature
+    if temperature is not None and (quirks.reasoning_takes_temperature or not thinks):
         payload["temperature"] = temperature
-    if reasoning is not None and (reasoning.mode != "off" or model.reasoning):
-        payload |= _reasoning(reasoning, quirks)
+    if options.reasoning is not None and (thinks or model.reasoning):
+        payload |= _reasoning(options.reasoning, quirks)
     return payload
 
 
@@ -123,39 +112,6 @@ def _reasoning(reasoning: ReasoningControl, quirks: Quirks) -> JsonObject:
 # --- tools -----------------------------------------------------------------------------------
 
 
-def parameters_of(tool: ToolDefinition, strict_tools: StrictTools) -> tuple[JsonObject, bool]:
-    """The parameters of a tool as they go out, and whether they are strict.
-
-    Raises ``ToolDefinitionError`` if they must be strict and cannot, or cannot be sent at all.
-    """
-    if tool.strict is not None:
-        strict_tools = "always" if tool.strict else "never"
-    if strict_tools != "never":
-        try:
-            return strict_parameters(tool.name, tool.parameters), True
-        except ToolDefinitionError:
-            if strict_tools == "always":
-                raise
-    return plain_parameters(tool.name, tool.parameters), False
-
-
-def strict_schemas(tools: Sequence[ToolDefinition], strict_tools: StrictTools) -> dict[str, JsonObject]:
-    """The schemas of the tools that go out as strict ones, by name; none if one of the tools cannot be sent."""
-    if strict_tools == "never" and not any(tool.strict for tool in tools):
-        return {}
-    with suppress(ToolDefinitionError):  # making the payload says it
-        return {tool.name: tool.parameters for tool in tools if parameters_of(tool, strict_tools)[1]}
-    return {}
-
-
-def response_format(wanted: ResponseSchema) -> JsonObject:
-    """Name, schema and strictness of an answer: strict where its schema allows that, which is what makes it hold."""
-    as_tool = ToolDefinition(name=wanted.name, parameters=wanted.json_schema)
-    schema, strict = parameters_of(as_tool, "possible")
-    described = {"description": wanted.description} if wanted.description else {}
-    return {"name": wanted.name, **described, "schema": schema, "strict": strict}
-
-
 def _tool(tool: ToolDefinition, strict_tools: StrictTools) -> JsonObject:
     parameters, strict = parameters_of(tool, strict_tools)
     function: JsonObject = {"name": tool.name}
@@ -163,15 +119,6 @@ def _tool(tool: ToolDefinition, strict_tools: StrictTools) -> JsonObject:
         function["description"] = tool.description
     function["parameters"] = parameters
     return {"type": "function", "function": function | ({"strict": True} if strict else {})}
-
-
-def _how_tools_are_called(tool_choice: ToolChoice | None, parallel_tool_calls: bool | None) -> JsonObject:
-    said: JsonObject = {}
-    if tool_choice is not None:
-        said["tool_choice"] = _tool_choice(tool_choice)
-    if parallel_tool_calls is not None:
-        said["parallel_tool_calls"] = parallel_tool_calls
-    return said
 
 
 def _tool_choice(choice: ToolChoice) -> str | JsonObject:
@@ -256,28 +203,19 @@ class _Conversion:
                 return self._document(content)
 
     def _document(self, document: DocumentContent) -> JsonObject:
-        name = document.title or "document.pdf"
-        if document.url is not None:
-            return self._document_at(document.url, name)
-        if document.media_type.startswith("text/"):
+        name, way = document.title or "document.pdf", self.quirks.document_url
+        if document.url is None and document.media_type.startswith("text/"):
             # There is no part for them, and models read them as well in the text.
             title = f"{document.title}:\n" if document.title else ""
             return {"type": "text", "text": title + decoded_text(document.source)}
-        data = data_url(document.media_type, document.source)
-        if self.quirks.document_url == "document_url":
-            return {"type": "document_url", "document_url": data}
-        return {"type": "file", "file": {"filename": name, "file_data": data}}
-
-    def _document_at(self, url: str, name: str) -> JsonObject:
-        match self.quirks.document_url:
-            case "file":
-                return {"type": "file", "file": {"filename": name, "file_data": url}}
-            case "document_url":
-                return {"type": "document_url", "document_url": url}
-            case _:
-                raise ProviderBadRequest(
-                    "Chat Completions takes no document by its address; load it and give its content as source"
-                )
+        if document.url is not None and way == "none":
+            raise ProviderBadRequest(
+                "Chat Completions takes no document by its address; load it and give its content as source"
+            )
+        url = document.url if document.url is not None else data_url(document.media_type, document.source)
+        if way == "document_url":
+            return {"type": "document_url", "document_url": url}
+        return {"type": "file", "file": {"filename": name, "file_data": url}}
 
     def _tool_result(self, message: ToolResultMessage) -> JsonObject:
         """A result as text, which is all a tool message may have; the rest is shown after the batch."""

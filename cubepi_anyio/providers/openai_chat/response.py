@@ -22,7 +22,7 @@ from ...errors import (
     ProviderUnavailable,
 )
 from ...stream.draft import DraftWriter
-from ...types.content import AssistantContent, TextContent, ThinkingContent
+from ...types.content import TextContent, ThinkingContent
 from ...types.json import JsonObject, JsonValue
 from ...types.usage import Usage
 from ..http.classify import classify_error
@@ -108,8 +108,10 @@ class ChatReader:
             chunk = from_json(event.data)
         except ValueError as error:
             return self._take_words(event, error)
+        if not isinstance(chunk, dict):
+            raise _not_a_chunk(chunk)
         try:
-            return self._take_chunk(chunk, event.event)
+            return self._take_chunk(cast("JsonObject", chunk), event.event)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             # Whatever is missing or of another type than the format says shows itself in one of these.
             raise MalformedResponse(f"an event of the answer does not fit the format: {error!r}") from error
@@ -117,7 +119,7 @@ class ChatReader:
     def feed_body(self, body: JsonObject) -> None:
         """Take an answer that was not streamed, though it was asked to be."""
         try:
-            self._take_object(body, "message")
+            self._take_chunk(body, "message")
             if not self._heard_choice:
                 raise MalformedResponse("the answer is a JSON object without choices; check base_url")
             self._complete()
@@ -146,12 +148,7 @@ class ChatReader:
 
     # --- chunks ------------------------------------------------------------------------------
 
-    def _take_chunk(self, chunk: object, event_name: str) -> bool:
-        if not isinstance(chunk, dict):
-            raise _not_a_chunk(chunk)
-        return self._take_object(cast("JsonObject", chunk), event_name)
-
-    def _take_object(self, chunk: JsonObject, event_name: str) -> bool:
+    def _take_chunk(self, chunk: JsonObject, event_name: str) -> bool:
         choices: list[JsonObject] | None = chunk.get("choices")
         if not choices or chunk.get("error"):
             _raise_if_error(chunk, event_name)
@@ -160,24 +157,21 @@ class ChatReader:
         if report:
             self._reports.take(report)
         for choice in choices or ():
-            if not choice.get("index"):
-                self._take_choice(choice, chunk)
-        return bool(choices or report)
-
-    def _take_choice(self, choice: JsonObject, chunk: JsonObject) -> None:
-        if not self._heard_choice:
-            self._heard_choice = True
-            self._draft.start(response_id=chunk.get("id") or None, request_id=self._request_id)
-        if choice.get("error"):
-            raise classify_error({"error": choice["error"]})
-        delta: JsonObject | None = choice["delta"] if "delta" in choice else choice.get("message")
-        if delta:
-            self._take_delta(delta)
-        if choice.get("usage"):
-            self._reports.take(choice["usage"])
-        reason: str | None = choice.get("finish_reason")
-        if reason:
+            if choice.get("index"):
+                continue  # of several choices, the first
+            if not self._heard_choice:
+                self._heard_choice = True
+                self._draft.start(response_id=chunk.get("id") or None, request_id=self._request_id)
+            if choice.get("error"):
+                raise classify_error({"error": choice["error"]})
+            delta: JsonObject | None = choice["delta"] if "delta" in choice else choice.get("message")
+            if delta:
+                self._take_delta(delta)
+            if choice.get("usage"):
+                self._reports.take(choice["usage"])
+            reason: str = choice.get("finish_reason") or ""
             self._finish_reason = reason.strip() or self._finish_reason
+        return bool(choices or report)
 
     def _take_delta(self, delta: JsonObject) -> None:
         thinking = delta.get("reasoning_content") or delta.get("reasoning")
@@ -186,22 +180,18 @@ class ChatReader:
         if thinking:
             self._say("thinking", thinking)
         content = delta.get("content")
-        if content:
-            if isinstance(content, str):
-                self._say("text", content)
-            else:
-                self._take_parts(content)
+        if isinstance(content, str):
+            self._say("text", content)
+        elif content:
+            self._take_parts(content)
         if delta.get("refusal"):
             self._say("refusal", delta["refusal"])
         for entry in delta.get("tool_calls") or ():
             self._calls.take(entry)
         if not delta.keys().isdisjoint(_RARE_FIELDS):
-            self._take_rare_fields(delta)
-
-    def _take_rare_fields(self, delta: JsonObject) -> None:
-        if delta.get("function_call"):
-            self._calls.take({"function": delta["function_call"]})  # the form before there were tools
-        self._extras.take(delta)
+            if delta.get("function_call"):
+                self._calls.take({"function": delta["function_call"]})  # the form before there were tools
+            self._extras.take(delta)
 
     def _take_parts(self, parts: list[JsonObject]) -> None:
         """Take content that comes as a list of parts, as Mistral's thinking models send it."""
@@ -212,8 +202,10 @@ class ChatReader:
                 case "refusal":
                     self._say("refusal", part["refusal"])
                 case "thinking":
-                    said = part["thinking"]
-                    self._say("thinking", said if isinstance(said, str) else "".join(_texts(said)))
+                    said: str | list[JsonObject] = part["thinking"]
+                    if not isinstance(said, str):
+                        said = "".join(each["text"] for each in said if each.get("type") == "text")
+                    self._say("thinking", said)
                 case _:
                     pass  # references, of which there is no text
 
@@ -221,11 +213,13 @@ class ChatReader:
         """Let the text of ``kind`` grow, beginning a block where another kind was running."""
         if not isinstance(cast("object", delta), str):
             raise TypeError(f"{kind} is {type(delta).__name__} where text belongs")
+        if not delta:
+            return
         if self._running != kind:
-            if not delta:
-                return
             self._stop_running()
-            self._running_index = self._draft.open(_new_block(kind))
+            refusal: JsonObject | None = {"refusal": True} if kind == "refusal" else None
+            block = ThinkingContent() if kind == "thinking" else TextContent(vendor=refusal)
+            self._running_index = self._draft.open(block)
             self._running = kind
             self._said.add(kind)
         self._draft.append(self._running_index, delta)
@@ -263,17 +257,7 @@ class ChatReader:
         return "tool_use" if known == "stop" and len(self._calls) else known
 
 
-def _new_block(kind: str) -> AssistantContent:
-    if kind == "thinking":
-        return ThinkingContent()
-    return TextContent(vendor={"refusal": True} if kind == "refusal" else None)
-
-
 _RARE_FIELDS = frozenset(("function_call", *EXTRA_FIELDS))
-
-
-def _texts(parts: list[JsonObject]) -> list[str]:
-    return [part["text"] for part in parts if part.get("type") == "text"]
 
 
 def _not_a_chunk(said: object) -> ProviderError:

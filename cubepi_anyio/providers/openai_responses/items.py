@@ -19,7 +19,7 @@ from ...stream.builder import parse_arguments
 from ...stream.draft import DraftWriter
 from ...types.content import ImageContent, OpaqueContent, TextContent, ThinkingContent, ToolCall
 from ...types.json import JsonObject, JsonValue
-from ..openai_chat.schema import without_added_nulls
+from ..strict_schema import without_added_nulls
 
 __all__ = ("Item", "Items")
 
@@ -92,12 +92,10 @@ class _Message:
         if index is None:
             if not _checked(delta):
                 return
-            index = self._parts[place] = self._open(kind)
+            self._items.held.add(kind)
+            block = TextContent(vendor={"refusal": True} if kind == "refusal" else None)
+            index = self._parts[place] = self._items.draft.open(block)
         self._items.draft.append(index, _checked(delta))
-
-    def _open(self, kind: str) -> int:
-        self._items.held.add(kind)
-        return self._items.draft.open(TextContent(vendor={"refusal": True} if kind == "refusal" else None))
 
     def finish(self, item: JsonObject) -> None:
         kept = {name: value for name, value in item.items() if name not in _MESSAGE_FIELDS and value is not None}

@@ -12,11 +12,11 @@ from ...stream.message_stream import MessageStream
 from ...types.messages import Message
 from ...types.model import Model, ToolChoice
 from ...types.tool import ToolDefinition
-from ..base import StreamOptions
 from ..http.client import AsyncHttpClient, Timeouts, checked_base_url
 from ..http.provider import HttpProvider
-from ..openai_chat.request import strict_schemas
-from .request import API, StrictTools, SystemPromptPlace, build_payload
+from ..model_call import ModelCall, StreamOptions
+from ..strict_schema import StrictTools, strict_schemas
+from .request import API, SystemPromptPlace, build_payload
 from .response import ResponsesReader
 
 __all__ = ("OpenAIResponsesProvider",)
@@ -100,25 +100,18 @@ class OpenAIResponsesProvider(HttpProvider):
         What goes wrong is an ``error`` event with a ``ProviderError``, a missing key included; a tool that cannot be
         sent is one with a ``ToolDefinitionError``.
         """
-        options = options if options is not None else StreamOptions()
+        call = ModelCall.of(messages, system_prompt, tools, tool_choice, options)
         payload = partial(
             build_payload,
             model,
-            list(messages),
-            system_prompt=system_prompt,
-            tools=tools,
-            tool_choice=tool_choice,
-            reasoning=options.reasoning,
-            max_output_tokens=options.max_output_tokens,
-            temperature=options.temperature,
-            response_schema=options.response_schema,
+            call,
             parallel_tool_calls=self._parallel_tool_calls,
             strict_tools=self._strict_tools,
             store=self._store,
             system_prompt_place=self._system_prompt_place,
         )
         reader = partial(ResponsesReader, strict_schemas=strict_schemas(tools or (), self._strict_tools))
-        return self._answer(model, options, url=self._url, payload=payload, reader=reader)
+        return self._answer(model, call, url=self._url, payload=payload, reader=reader)
 
 
 def _endpoint(base_url: str) -> str:

@@ -9,6 +9,7 @@ import anyio
 
 from ...checkpointers.base import Checkpointer, RunClaim
 from ...errors import AlreadyAnswered, ThreadBusy
+from ...types.messages import UserMessage
 from ..sweeps.asyncio_steps import run_on_asyncio
 from ..sweeps.steps import StepWatch
 from ..sweeps.trio_steps import run_on_trio
@@ -61,6 +62,21 @@ async def tasks_that_append_at_once_lose_nothing(make_store: StoreFactory) -> No
             same(own, wanted, "the order of one task's messages")
 
 
+async def tasks_that_append_notes_at_once_lose_none(make_store: StoreFactory) -> None:
+    thread, stored = fresh(), 5
+    async with make_store() as store, make_store() as other:
+
+        async def write(one: Checkpointer, task: int) -> None:
+            for number in range(stored):
+                await one.append(thread, [says(f"{task}-{number}")], extra={f"of {task}": number, "shared": number})
+
+        async with anyio.create_task_group() as tasks:
+            for task in range(6):
+                tasks.start_soon(write, (store, other)[task % 2], task)
+        wanted = dict.fromkeys([*(f"of {task}" for task in range(6)), "shared"], stored - 1)
+        same((await loaded(store, thread)).extra, wanted, "notes")
+
+
 async def of_claims_at_once_one_is_granted(make_store: StoreFactory) -> None:
     thread, granted = fresh(), list[str]()
     async with make_store() as store, make_store() as other:
@@ -94,7 +110,8 @@ async def every_method_is_a_checkpoint(make_store: StoreFactory) -> None:
         claim = await store.claim_run(thread, "r", lease_seconds=LEASE_SECONDS)
         calls: list[Callable[[], Awaitable[Any]]] = [
             lambda: store.load(thread),
-            lambda: store.append(thread, [says("a")], claim=claim),
+            lambda: store.append(thread, [says("a")], claim=claim, extra={"k": 1}),
+            lambda: store.append(thread, [], claim=claim),
             lambda: store.save_extra(thread, {"k": 1}),
             lambda: store.claim_run(fresh(), "r", lease_seconds=1),
             lambda: store.renew_claim(claim, lease_seconds=1),
@@ -116,18 +133,37 @@ async def every_method_is_a_checkpoint(make_store: StoreFactory) -> None:
 
 
 async def a_cancelled_append_is_whole_or_absent(make_store: StoreFactory) -> None:
-    thread, wanted = fresh(), list[str]()
-    names = ("a", "b", "c")
+    for claimed in (False, True):
+        await _cancel_appends(make_store, ("a", "b", "c"), claimed=claimed)
+
+
+async def a_cancelled_append_of_notes_is_whole_or_absent(make_store: StoreFactory) -> None:
+    for claimed in (False, True):
+        await _cancel_appends(make_store, (), claimed=claimed)
+
+
+async def _cancel_appends(make_store: StoreFactory, names: tuple[str, ...], *, claimed: bool) -> None:
+    """Append messages and two notes, cancelled one step later each time."""
+    thread, wanted, notes = fresh(), list[str](), dict[str, Any]()
     async with make_store() as store:
+        claim = await store.claim_run(thread, "r", lease_seconds=LEASE_SECONDS) if claimed else None
         for position in range(_MOST_STEPS):
             batch = [says(f"{position}-{name}") for name in names]
-            cancelled = await _cancelled_at(position, lambda batch=batch: store.append(thread, batch))
-            stored = await ids_of(store, thread)
+            extra = {"last": position, f"note {position}": [position]}
+
+            async def append(batch: list[UserMessage] = batch, extra: dict[str, Any] = extra) -> None:
+                await store.append(thread, batch, claim=claim, extra=extra)
+
+            cancelled = await _cancelled_at(position, append)
+            record = await store.load(thread)
+            stored = [message.id for message in record.messages] if record is not None else []
             added = stored[len(wanted) :]
             same(stored[: len(wanted)], wanted, "what was stored before")
-            if added or not cancelled:
+            stored_notes = record.extra if record is not None else {}
+            if added or stored_notes != notes or not cancelled:
                 same(added, [message.id for message in batch], f"an append cancelled at step {position}")
-            wanted = stored
+                same(stored_notes, {**notes, **extra}, f"notes of an append cancelled at step {position}")
+            wanted, notes = stored, stored_notes
             if not cancelled:
                 return
         raise AssertionError(f"append() had not ended after {_MOST_STEPS} steps")
@@ -215,10 +251,12 @@ async def _cancelled_at(position: int, work: Callable[[], Awaitable[Any]]) -> bo
 CHECKS: tuple[Test, ...] = (
     two_stores_share_one_database,
     tasks_that_append_at_once_lose_nothing,
+    tasks_that_append_notes_at_once_lose_none,
     of_claims_at_once_one_is_granted,
     a_store_can_be_opened_again,
     every_method_is_a_checkpoint,
     a_cancelled_append_is_whole_or_absent,
+    a_cancelled_append_of_notes_is_whole_or_absent,
     a_cancelled_claim_leaves_the_thread_free,
     a_cancelled_answer_is_whole_or_absent,
     a_store_is_usable_while_calls_are_cancelled_beside,

@@ -21,6 +21,7 @@ from ._tools import (
     Test,
     asks,
     fresh,
+    has_only,
     ids_of,
     loaded,
     raises,
@@ -40,9 +41,10 @@ async def one_run_at_a_time_holds_a_thread(make_store: StoreFactory) -> None:
         with raises(ThreadBusy, "a second claim of the same run"):
             await store.claim_run(thread, "r1", lease_seconds=LEASE_SECONDS)
         with raises(ThreadBusy, "append() without the claim"):
-            await other.append(thread, [says("a")])
-        await store.append(thread, [says("b")], claim=claim)
+            await other.append(thread, [says("a")], extra={"k": "of one without the claim"})
+        await store.append(thread, [says("b")], claim=claim, extra={"l": 1})
         same(await ids_of(other, thread), ["b"], "messages")
+        same((await loaded(other, thread)).extra, {"l": 1}, "notes")
         await store.release_claim(claim, "completed")
         await other.append(thread, [says("c")])
         await other.claim_run(thread, "r2", lease_seconds=LEASE_SECONDS)
@@ -52,20 +54,25 @@ async def a_lease_that_ran_out_is_taken_over(make_store: StoreFactory) -> None:
     thread = fresh()
     async with make_store() as store, make_store() as other:
         lost = await store.claim_run(thread, "r1", lease_seconds=0)
-        await store.append(thread, [says("a")], claim=lost)
+        await store.append(thread, [says("a")], claim=lost, extra={"k": "of the first"})
         await store.renew_claim(lost, lease_seconds=0)
         taken = await other.claim_run(thread, "r2", lease_seconds=LEASE_SECONDS)
         if taken.token == lost.token:
             raise AssertionError("two claims have one token")
         await _has_no_rights(store, lost)
-        await other.append(thread, [says("c")], claim=taken)
+        same((await loaded(store, thread)).extra, {"k": "of the first"}, "notes")
+        await other.append(thread, [says("c")], claim=taken, extra={"k": "of the second"})
+        await _has_no_rights(store, lost)
         await other.renew_claim(taken, lease_seconds=LEASE_SECONDS)
         same(await ids_of(store, thread), ["a", "c"], "messages")
+        same((await loaded(store, thread)).extra, {"k": "of the second"}, "notes")
 
 
 async def _has_no_rights(store: Checkpointer, claim: RunClaim) -> None:
     with raises(ClaimLost, "append() with a lost claim"):
-        await store.append(claim.thread_id, [says("b")], claim=claim)
+        await store.append(claim.thread_id, [says("b")], claim=claim, extra={"k": "of the lost"})
+    with raises(ClaimLost, "append() of notes with a lost claim"):
+        await store.append(claim.thread_id, [], claim=claim, extra={"k": "of the lost", "l": 1})
     with raises(ClaimLost, "renew_claim() of a lost claim"):
         await store.renew_claim(claim, lease_seconds=LEASE_SECONDS)
     await store.release_claim(claim, "completed")
@@ -86,6 +93,7 @@ async def a_claim_given_back_or_of_a_deleted_thread_is_lost(make_store: StoreFac
         released = await store.claim_run(fresh(), "r", lease_seconds=LEASE_SECONDS)
         await store.release_claim(released, "aborted")
         await _has_no_rights(store, released)
+        has_only(await loaded(store, released.thread_id))
         deleted = await store.claim_run(fresh(), "r", lease_seconds=LEASE_SECONDS)
         await store.delete(deleted.thread_id)
         await _has_no_rights(store, deleted)

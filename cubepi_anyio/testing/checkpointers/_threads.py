@@ -156,20 +156,23 @@ async def values_json_cannot_express_do_not_stop_a_run(make_store: StoreFactory)
 
 async def nothing_live_is_taken_in_or_handed_out(make_store: StoreFactory) -> None:
     thread = fresh()
-    message, extra = says("a", "as it was"), {"list": [1]}
+    message, extra, notes = says("a", "as it was"), {"list": [1]}, {"with the message": [1]}
     async with make_store() as store:
-        await store.append(thread, [message])
+        await store.append(thread, [message], extra=notes)
         await store.save_extra(thread, extra)
         await store.save_requests(thread, [asks("q", AskRequest(questions=[Question(key="k", prompt="p")]))])
         message.content.append(TextContent(text=", changed later"))
         extra["list"].append(2)
+        notes["with the message"].append(2)
         for _ in range(2):
             record = await loaded(store, thread)
             same([each.text for each in record.messages], ["as it was"], "texts")
-            same((record.extra, len(record.requests)), ({"list": [1]}, 1), "extra and questions")
+            same(record.extra, {"list": [1], "with the message": [1]}, "extra")
+            same(len(record.requests), 1, "questions")
             record.messages[0].content.clear()
             record.messages.clear()
             record.extra["list"].clear()
+            record.extra["with the message"].clear()
             record.requests.clear()
 
 
@@ -181,6 +184,44 @@ async def extra_is_merged_key_by_key(make_store: StoreFactory) -> None:
         await store.save_extra(thread, {})
         wanted = {"a": {"y": 2}, "b": [1], "n": None, "c": "\u0000é"}
         same((await loaded(store, thread)).extra, wanted, "extra")
+
+
+async def notes_are_stored_with_messages(make_store: StoreFactory) -> None:
+    thread = fresh()
+    async with make_store() as store:
+        await store.save_extra(thread, {"a": {"x": 1}, "b": [1]})
+        await store.append(thread, [says("m1")], extra={"a": {"y": 2}, "n": None, "c": "\u0000é"})
+        record = await loaded(store, thread)
+        same(record.extra, {"a": {"y": 2}, "b": [1], "n": None, "c": "\u0000é"}, "notes, replaced key by key")
+        claim = await store.claim_run(thread, "r", lease_seconds=LEASE_SECONDS)
+        for number in (1, 2):
+            await store.append(thread, [says("m1"), says("m2")], claim=claim, extra={"same": number, "a": number})
+        await store.append(thread, [says("m3")], claim=claim)
+        await store.append(thread, [says("m4")], claim=claim, extra={})
+        record = await loaded(store, thread)
+        wanted = {"a": 2, "b": [1], "n": None, "c": "\u0000é", "same": 2}
+        same((record.extra, record.version), (wanted, 4), "notes and version")
+
+
+async def notes_alone_can_be_appended(make_store: StoreFactory) -> None:
+    thread, unclaimed = fresh(), fresh()
+    async with make_store() as store:
+        await store.append(unclaimed, [], extra={"k": [1]})
+        record = await loaded(store, unclaimed)
+        same((record.extra, len(record.messages), record.version), ({"k": [1]}, 0, 0), "a thread of notes alone")
+        claim = await store.claim_run(thread, "r", lease_seconds=LEASE_SECONDS)
+        await store.append(thread, [], claim=claim, extra={"k": 1})
+        await store.append(thread, [], claim=claim, extra={"k": 2, "l": 3})
+        record = await loaded(store, thread)
+        same((record.extra, record.version), ({"k": 2, "l": 3}, 0), "notes")
+
+
+async def notes_of_a_refused_message_are_refused(make_store: StoreFactory) -> None:
+    thread = fresh()
+    async with make_store() as store:
+        with raises(UsageError, "append() of a message without an id"):
+            await store.append(thread, [says("")], extra={"k": 1})
+        same(await store.load(thread), None, "nothing of the refused call is stored")
 
 
 async def threads_are_listed_oldest_first(make_store: StoreFactory) -> None:
@@ -282,6 +323,9 @@ CHECKS: tuple[Test, ...] = (
     values_json_cannot_express_do_not_stop_a_run,
     nothing_live_is_taken_in_or_handed_out,
     extra_is_merged_key_by_key,
+    notes_are_stored_with_messages,
+    notes_alone_can_be_appended,
+    notes_of_a_refused_message_are_refused,
     threads_are_listed_oldest_first,
     a_deleted_thread_leaves_nothing,
     a_fork_is_a_copy_with_a_life_of_its_own,

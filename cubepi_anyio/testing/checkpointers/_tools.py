@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from uuid import uuid4
 
-from ...checkpointers.base import Checkpointer, RunEnd, ThreadRecord
+from ...checkpointers.base import Checkpointer, ThreadRecord
 from ...types.content import TextContent
 from ...types.hitl import ConfirmRequest, PersonRequest, RequestPayload
 from ...types.messages import UserMessage
+from ...types.run import RunOutcome
 
 StoreFactory = Callable[[], AbstractAsyncContextManager[Checkpointer]]
 """Gives an open store; each time on the same database."""
@@ -73,7 +74,7 @@ def has_only(record: ThreadRecord, *names: str) -> None:
 
 
 async def whole_run(
-    store: Checkpointer, thread_id: str, run_id: str, *names: str, end: RunEnd | None = "completed"
+    store: Checkpointer, thread_id: str, run_id: str, *names: str, end: RunOutcome | None = "completed"
 ) -> None:
     """A whole run that appends messages."""
     claim = await store.claim_run(thread_id, run_id, lease_seconds=LEASE_SECONDS)

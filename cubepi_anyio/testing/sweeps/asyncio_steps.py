@@ -1,4 +1,19 @@
-"""Counting steps on asyncio: every task of the work gets a coroutine that tells of its suspensions."""
+"""Counting steps on asyncio: every task of the work gets a coroutine that tells of its suspensions.
+
+::
+
+    event loop ──▶ Task ──▶ _CountedCoroutine.send / throw ──▶ the task's own coroutine
+                                 ▲                                  │ suspends: a step has been made
+                                 └── watch.is_due(task)? fire() ◀───┘
+
+asyncio has no instruments, so the loop's task factory wraps the coroutine of every task that inherits the watch. Two
+things have to be right, or the sweep ends runs as nobody outside could:
+
+* The ending is fired while the loop still believes that the task runs. anyio then spares this task at first, and a
+  step is not swept. So the loop is told for that moment that no task runs.
+* The last step of a task raises instead of suspending. A task that is about to end must be seen to have ended, so the
+  ending is left to the loop's next callback.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +22,7 @@ from contextvars import copy_context
 from types import TracebackType
 from typing import Any
 
+from ...foreign.asyncio_tasks import as_if_between_tasks
 from .steps import CURRENT_WATCH, StepWatch
 
 __all__ = ("run_on_asyncio",)
@@ -71,19 +87,9 @@ class _CountedCoroutine(Coroutine[Any, Any, Any]):
                 asyncio.get_running_loop().call_soon(self._watch.fire)
             raise
         if self._watch.is_due(task):
-            self._fire_as_if_between_tasks(task)
+            with as_if_between_tasks():
+                self._watch.fire()
         return trap
-
-    def _fire_as_if_between_tasks(self, task: Any) -> None:
-        import asyncio  # noqa: PLC0415
-
-        loop = asyncio.get_running_loop()
-        # A scope that is cancelled by a task passes over that task at first. From outside there is no such task.
-        asyncio.tasks._leave_task(loop, task)
-        try:
-            self._watch.fire()
-        finally:
-            asyncio.tasks._enter_task(loop, task)
 
 
 async def run_on_asyncio(work: Callable[[], Awaitable[None]], watch: StepWatch, bound_seconds: float) -> bool:
@@ -92,6 +98,9 @@ async def run_on_asyncio(work: Callable[[], Awaitable[None]], watch: StepWatch, 
 
     loop = asyncio.get_running_loop()
     former = loop.get_task_factory()
+    # anyio knows the factory of eager tasks by itself, and lets those of its groups begin later all the same. Behind
+    # this one it would not be known, so here every task begins later.
+    wrapped = None if former is getattr(asyncio, "eager_task_factory", None) else former
 
     def create(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
         context = options.get("context")
@@ -107,7 +116,7 @@ async def run_on_asyncio(work: Callable[[], Awaitable[None]], watch: StepWatch, 
         watch.living.pop(task, None)
 
     def _create(loop: asyncio.AbstractEventLoop, coro: Any, options: dict[str, Any]) -> Any:
-        return asyncio.Task(coro, loop=loop, **options) if former is None else former(loop, coro, **options)
+        return asyncio.Task(coro, loop=loop, **options) if wrapped is None else wrapped(loop, coro, **options)
 
     async def main() -> None:
         await work()

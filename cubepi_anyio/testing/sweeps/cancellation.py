@@ -12,13 +12,31 @@
         for ending in endings_here():
             (await sweep(scenario, ending=ending)).raise_for_faults()
 
-Steps of all tasks of the run count. After each ending the guarantees of ``guarantees.py`` are checked.
+The theory: what cancellation can break is what lies between two checkpoints, and a run is a finite number of steps
+from one checkpoint of a task to its next. So all places at which it can be ended are swept by counting::
+
+    position   0   1   2   3   4   5   6   …   n            a fresh scenario for each position, run to its end
+    run        ✗                                            ended before its first step
+               ──▶ ✗                                        ended after step 1
+               ──▶ ──▶ ✗                                    …
+               ──▶ ──▶ ──▶ ──▶ ──▶ ──▶ ──▶ … ──▶ done       position n + 1 is not reached: the sweep is over
+
+It stands on four things:
+
+* *Runs repeat.* Equal scenarios make equal steps. asyncio runs tasks in the order in which they are ready, trio in a
+  random order that is seeded (``seeds``). A scenario that reads a clock or shares state sweeps some steps twice and
+  others never.
+* *Steps of all tasks of the run count*, whoever starts them (``steps.py``); those of the sweep itself do not.
+* *The ending comes from outside*, between two steps, when no task of the run is running (``asyncio_steps.py``,
+  ``trio_steps.py``). From inside, the task that ends the run would be spared by its own cancellation.
+* *Everything that can be seen is looked at after each ending*: the public call, the tasks, the transcript, the store,
+  the events, a bystander, and a second prompt. The guarantees of ``guarantees.py`` judge it.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import count
 from time import monotonic
@@ -29,12 +47,13 @@ from anyio.lowlevel import checkpoint
 
 from ...concurrency import native_cancel_requests
 from ...events.agent import AgentEndEvent, AgentEvent
+from ...foreign.trio_scheduler import seed_scheduler
 from ..guarantees import GUARANTEES
 from .asyncio_steps import run_on_asyncio
 from .endings import ENDINGS, Ending, endings_of
 from .scenario import Check, EndedRun, Scenario
 from .steps import StepWatch
-from .trio_steps import run_on_trio, seed_scheduler
+from .trio_steps import run_on_trio
 
 __all__ = ("Fault", "MakeScenario", "SweepReport", "endings_here", "sweep")
 
@@ -116,7 +135,7 @@ async def sweep(
                 seed_scheduler(seed)
             ended, steps = await _run_and_end(make, options, position)
             _report(report, ended, checks, seed)
-            if not ended.was_ended and position >= 1:
+            if not ended.was_ended and position >= 1:  # the run was over before this position
                 report.steps = max(report.steps, steps)
                 break
     await checkpoint()
@@ -153,18 +172,13 @@ def _report(report: SweepReport, ended: EndedRun, checks: Mapping[str, Check], s
 
 async def _run_and_end(make: MakeScenario, options: _Options, position: int) -> tuple[EndedRun, int]:
     made = make()
-    async with _as_it_is(made) if isinstance(made, Scenario) else made as scenario:
+    async with nullcontext(made) if isinstance(made, Scenario) else made as scenario:
         run = _SweptRun(scenario, options, position)
         await run.drive()
         if isinstance(run.ended.arrived, KeyboardInterrupt):
             raise run.ended.arrived  # it is meant for the sweep
         await run.look_at_what_is_left()
         return run.ended, run.heard_count if options.at == "event" else run.watch.count
-
-
-@asynccontextmanager
-async def _as_it_is(scenario: Scenario) -> AsyncGenerator[Scenario, None]:
-    yield scenario
 
 
 class _SweptRun:
@@ -187,7 +201,7 @@ class _SweptRun:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._stand_by)
             ended.in_time = await run(self._work, self.watch, self.options.bound_seconds)
-            ended.bystander_lives = self._bystander_lives
+            ended.bystander_lives = self._bystander_lives  # asked before the sweep itself cancels it
             tasks.cancel_scope.cancel()
         self.watch.closed = True
 
@@ -213,21 +227,18 @@ class _SweptRun:
         assert act is not None
 
         def end_it() -> None:
-            self.ended.endings += 1
-            if not self.ended.was_ended:
-                self._note_the_ending()
+            ended = self.ended
+            ended.endings += 1
+            if not ended.was_ended:
+                ended.was_ended = True
+                ended.phase = self.scenario.agent.state.phase
+                ended.was_over = any(isinstance(event, AgentEndEvent) for events in ended.heard for event in events)
+                self._ended_at_seconds = monotonic()
             act()
 
         self.watch.act = end_it
         if self.position == 0:
             self.watch.fire()
-
-    def _note_the_ending(self) -> None:
-        ended = self.ended
-        ended.was_ended = True
-        ended.phase = self.scenario.agent.state.phase
-        ended.was_over = any(isinstance(event, AgentEndEvent) for events in ended.heard for event in events)
-        self._ended_at_seconds = monotonic()
 
     async def _call(self) -> None:
         """The public call, and what is true at the moment it ends."""

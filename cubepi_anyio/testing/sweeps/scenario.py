@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from ...agent.agent import Agent
-from ...agent.result import RunResult
-from ...events.agent import AgentEvent, RunOutcome
+from ...events.agent import AgentEvent
 from ...providers.faux.provider import FauxProvider
 from ...types.messages import Message
+from ...types.run import RunOutcome, RunResult
 
 __all__ = ("Check", "EndedRun", "Scenario", "prompt_once")
 

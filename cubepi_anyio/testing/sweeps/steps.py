@@ -1,4 +1,8 @@
-"""Counts the scheduler steps of a piece of work and of all tasks it starts, and acts between two of them."""
+"""Counts the scheduler steps of a piece of work and of all tasks it starts, and acts between two of them.
+
+Which tasks belong to the work is told by a context variable: a task inherits the context of whoever started it, so the
+watch follows the work into every task, and ends with it. A task that is started ``uncounted`` does not belong to it.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +49,7 @@ class StepWatch:
         if self.closed or self.act is None:
             return
         self.acted = True
+        # Once more at a later step, or, without again_after, never again.
         self.at, self.again_after = self.count + self.again_after if self.again_after else None, None
         self.act()
 

@@ -1,26 +1,17 @@
-"""Counting steps on trio: an instrument is told of every step of every task."""
+"""Counting steps on trio: an instrument is told of every step of every task.
+
+Instruments are public, and are called between two tasks, which is where an ending has to come from. The work runs in a
+nursery of its own, in a task whose context holds the watch; tasks inherit the context of whoever starts them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from importlib import import_module
-from random import Random
 from typing import Any
 
 from .steps import CURRENT_WATCH, StepWatch
 
-__all__ = ("run_on_trio", "seed_scheduler")
-
-
-def seed_scheduler(seed: int) -> None:
-    """Repeat the order in which trio runs tasks that are ready in the same step.
-
-    trio chooses it by a random generator of its own, which its test plugins seed as well. A trio that keeps it
-    elsewhere is left as it is: then equal seeds repeat nothing.
-    """
-    generator = getattr(import_module("trio._core._run"), "_r", None)
-    if isinstance(generator, Random):
-        generator.seed(seed)
+__all__ = ("run_on_trio",)
 
 
 async def run_on_trio(work: Callable[[], Awaitable[None]], watch: StepWatch, bound_seconds: float) -> bool:

@@ -9,7 +9,8 @@ from typing import Any, Literal, overload
 from pydantic import BaseModel
 
 from ...errors import ToolDefinitionError
-from .definition import AgentTool, ToolContext
+from ..context import RunContext
+from .definition import AgentTool
 from .function_parameters import FunctionParameters, read_function
 from .results import as_result
 from .signature import bare_function, docstring_of, is_async_callable
@@ -31,7 +32,10 @@ def tool(
     timeout: float | None = None,
     cancellation: Literal["immediate", "cooperative"] = "immediate",
     grace: float = 5.0,
-    idempotent: bool = True,
+    read_only: bool | None = None,
+    destructive: bool | None = None,
+    open_world: bool | None = None,
+    idempotent: bool | None = None,
     strict: bool | None = None,
 ) -> Callable[[Callable[..., Any]], AgentTool]: ...
 
@@ -52,7 +56,7 @@ def tool(
     ``null``. Arguments that the function does not have are refused.
 
     Not shown to the model, and given by the library where declared: ``tool_call_id``, ``signal`` and ``on_update``
-    by name, and any parameter annotated ``ToolContext``.
+    by name, and any parameter annotated ``RunContext``.
 
     The function may return
 
@@ -71,7 +75,7 @@ def tool(
         if not callable(function):
             raise ToolDefinitionError(str(function), "@tool takes a function, and options by name: @tool(name=...)")
         tool_name = name if name is not None else getattr(bare_function(function), "__name__", "")
-        read = read_function(tool_name, function, docstring_of(function), ToolContext)
+        read = read_function(tool_name, function, docstring_of(function), RunContext)
         return AgentTool(
             tool_name,
             read.purpose if description is None else description,
@@ -101,14 +105,10 @@ def _execute(tool_name: str, function: Callable[..., Any], read: FunctionParamet
     def run(tool_call_id: str, params: BaseModel, **injected: Any) -> Any:
         return as_result(tool_name, function(**arguments(tool_call_id, params, injected)))
 
-    return _declaring(run_async if is_async_callable(function) else run, read)
-
-
-def _declaring(execute: Any, read: FunctionParameters) -> Callable[..., Any]:
-    """Let the signature say which keywords are wanted, so that no other is passed."""
-    wanted = sorted(set(read.injected.values()) - {"tool_call_id"})
+    execute: Any = run_async if is_async_callable(function) else run
+    # The signature says which keywords are wanted, so that no other is passed.
     execute.__signature__ = Signature(
         [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in ("tool_call_id", "params")]
-        + [Parameter(name, Parameter.KEYWORD_ONLY) for name in wanted]
+        + [Parameter(name, Parameter.KEYWORD_ONLY) for name in sorted({*read.injected.values()} - {"tool_call_id"})]
     )
     return execute

@@ -9,9 +9,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from ...concurrency import AbortSignal
 from ...errors import DuplicateToolName, ToolDefinitionError
-from ...types import Content, DocumentContent, ImageContent, JsonObject, Message, TextContent, ToolDefinition
+from ...types import Content, DocumentContent, ImageContent, JsonObject, TextContent, ToolDefinition
 from .schema import SchemaProblem, parameters_schema
 from .signature import accepted_keywords, docstring_of, is_async_callable
 from .validation import validator_for
@@ -20,7 +19,6 @@ __all__ = (
     "AgentTool",
     "AgentToolResult",
     "OnUpdate",
-    "ToolContext",
     "check_unique_names",
 )
 
@@ -55,39 +53,18 @@ class AgentToolResult:
 
         Raises ``TypeError`` if anything else is among the content.
         """
-        self.content = _as_blocks(content)
         self.details, self.is_error, self.terminate = details, is_error, terminate
-
-
-def _as_blocks(content: object) -> list[Content]:
-    if isinstance(content, str):
-        return [TextContent(text=content)]
-    blocks: Any = list(content) if isinstance(content, (list, tuple)) else [content]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    for block in blocks:
-        if not isinstance(block, _BLOCKS):
-            raise TypeError(
-                f"the content of a tool result is text, image or document blocks, or one string; "
-                f"got {type(block).__name__}"
-            )
-    return blocks
-
-
-@dataclass(frozen=True, slots=True)
-class ToolContext:
-    """What a running call may know of its surroundings, given to tools that declare ``context``."""
-
-    tool_call_id: str
-    tool_name: str
-    run_id: str
-    signal: AbortSignal
-    """Set when the run, or this call, is told to stop."""
-    on_update: OnUpdate
-    messages: Sequence[Message]
-    """The transcript so far; read-only."""
-
-    def update(self, x: object) -> Awaitable[None]:
-        """Report progress: the same as ``on_update(x)``, with ``await`` and without."""
-        return self.on_update(x)
+        if isinstance(content, str):
+            self.content = [TextContent(text=content)]
+            return
+        blocks: Any = list(content) if isinstance(content, (list, tuple)) else [content]
+        for block in blocks:
+            if not isinstance(block, _BLOCKS):
+                raise TypeError(
+                    f"the content of a tool result is text, image or document blocks, or one string; "
+                    f"got {type(block).__name__}"
+                )
+        self.content = blocks
 
 
 @dataclass(slots=True, eq=False)
@@ -95,9 +72,12 @@ class AgentTool:
     """A function that a model may call.
 
     ``execute(tool_call_id, params)`` is called with the validated arguments: an instance of ``parameters`` where
-    that is a model class, a dict where it is a JSON Schema. ``signal``, ``on_update`` and ``context`` (a
-    ``ToolContext``) are passed by keyword where ``execute`` declares them. It may be a plain ``def``: it then runs
-    in a worker thread.
+    that is a model class, a dict where it is a JSON Schema. ``signal``, ``on_update`` and ``ctx`` (a ``RunContext``;
+    ``context`` is the same) are passed by keyword where ``execute`` declares them. It may be a plain ``def``: it then
+    runs in a worker thread.
+
+    What a call may do is unknown unless it is said: ``read_only``, ``destructive``, ``open_world`` and ``idempotent``
+    are ``None`` then. Hooks and policies read them; nothing else follows from the first three.
 
     Construction reads the signature and builds the schema, once; it raises ``ToolDefinitionError`` for a tool that
     no model could call. To change a tool, make another with ``dataclasses.replace``. Tools are equal only to
@@ -121,8 +101,15 @@ class AgentTool:
     """``"cooperative"``: on abort the signal is set, and the call has ``grace`` to return before it is cancelled."""
     grace: float = field(default=5.0, kw_only=True)
     """Seconds a cooperative call has after an abort."""
-    idempotent: bool = field(default=True, kw_only=True)
-    """Whether running a call twice does no harm."""
+    read_only: bool | None = field(default=None, kw_only=True)
+    """Whether a call changes nothing anywhere."""
+    destructive: bool | None = field(default=None, kw_only=True)
+    """Whether a call may destroy or overwrite something."""
+    open_world: bool | None = field(default=None, kw_only=True)
+    """Whether a call reaches what is not the program's own: the web, other people."""
+    idempotent: bool | None = field(default=None, kw_only=True)
+    """Whether running a call twice does no more than running it once; a call of which nobody knows whether it has run
+    is run again only where this is ``True``."""
     asks: bool = field(default=False, kw_only=True)
     """Whether the tool itself only asks a person: its body may then be entered anew when the answer has come."""
     strict: bool | None = field(default=None, kw_only=True)
@@ -132,7 +119,7 @@ class AgentTool:
     """The function under ``@tool``, for calling it without a model; ``None`` for a tool made otherwise."""
 
     accepts: frozenset[str] = field(init=False, repr=False)
-    """Which of ``signal``, ``on_update`` and ``context`` ``execute`` takes by keyword."""
+    """Which of ``signal``, ``on_update``, ``ctx`` and ``context`` ``execute`` takes by keyword."""
     is_async: bool = field(init=False, repr=False)
     """Whether calling ``execute`` gives a coroutine."""
     definition: ToolDefinition = field(init=False, repr=False)
@@ -140,9 +127,12 @@ class AgentTool:
     _validate: Callable[[JsonObject], Any] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._check_name()
-        self._check_modes()
-        self._check_seconds()
+        name: Any = self.name
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ToolDefinitionError(
+                str(name), "a name is 1 to 64 letters (a-z, A-Z), digits, '_' or '-', because vendors refuse others"
+            )
+        self._check_options()
         self.accepts = accepted_keywords(self.name, self.execute)
         self.is_async = is_async_callable(self.execute)
         self.description = self.description or docstring_of(self.execute)
@@ -164,24 +154,21 @@ class AgentTool:
         """
         return self._validate(arguments)
 
-    def _check_name(self) -> None:
-        name: Any = self.name
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise ToolDefinitionError(
-                str(name), "a name is 1 to 64 letters (a-z, A-Z), digits, '_' or '-', because vendors refuse others"
-            )
-
-    def _check_modes(self) -> None:
+    def _check_options(self) -> None:
         if self.execution_mode not in (None, "parallel", "sequential"):
             self._refuse("execution_mode", self.execution_mode, "'parallel', 'sequential' or None")
         if self.cancellation not in ("immediate", "cooperative"):
             self._refuse("cancellation", self.cancellation, "'immediate' or 'cooperative'")
-
-    def _check_seconds(self) -> None:
         if self.timeout is not None and not _is_positive(self.timeout):
             self._refuse("timeout", self.timeout, "a positive number of seconds, or None")
         if not _is_positive(self.grace):
             self._refuse("grace", self.grace, "a positive number of seconds")
+        for name in ("read_only", "destructive", "open_world", "idempotent"):
+            value: Any = getattr(self, name)
+            if value is not None and not isinstance(value, bool):
+                self._refuse(name, value, "True, False, or None where it is unknown")
+        if self.read_only and self.destructive:
+            self._refuse("destructive", True, "not True of a tool that is read_only")
 
     def _refuse(self, what: str, given: object, wanted: str) -> None:
         raise ToolDefinitionError(str(self.name), f"{what} is {wanted}, not {given!r}")

@@ -20,13 +20,14 @@ class Documented(NamedTuple):
     parameters: dict[str, str]
 
 
-_GOOGLE_HEADER = re.compile(r"(Args|Arguments|Params|Parameters|Keyword Args|Keyword Arguments|Other Parameters):\s*$")
-_GOOGLE_ENTRY = re.compile(r"\*{0,2}(?P<names>\w+)\s*(\([^:]*\)|\(.*?\))?\s*:(?P<text>.*)")
-_NUMPY_HEADER = re.compile(r"(Parameters|Other Parameters)\s*$")
-_NUMPY_ENTRY = re.compile(r"(?P<names>\*{0,2}\w+(\s*,\s*\*{0,2}\w+)*)\s*(:.*)?$")
-_DASHES = re.compile(r"-{3,}\s*$")
-_FIELD = re.compile(r"[:@](param|parameter|arg|argument|key|keyword)\s+([^:]*?)\*{0,2}(?P<names>\w+)\s*:(?P<text>.*)")
-_ANY_FIELD = re.compile(r"[:@]\w+[^:]*:(\s|$)")
+# Compiled, and kept by `re`, when the first docstring is read: a program without tools need not pay for it.
+_GOOGLE_HEADER = r"(Args|Arguments|Params|Parameters|Keyword Args|Keyword Arguments|Other Parameters):\s*$"
+_GOOGLE_ENTRY = r"\*{0,2}(?P<names>\w+)\s*(\([^:]*\)|\(.*?\))?\s*:(?P<text>.*)"
+_NUMPY_HEADER = r"(Parameters|Other Parameters)\s*$"
+_NUMPY_ENTRY = r"(?P<names>\*{0,2}\w+(\s*,\s*\*{0,2}\w+)*)\s*(:.*)?$"
+_DASHES = r"-{3,}\s*$"
+_FIELD = r"[:@](param|parameter|arg|argument|key|keyword)\s+([^:]*?)\*{0,2}(?P<names>\w+)\s*:(?P<text>.*)"
+_ANY_FIELD = r"[:@]\w+[^:]*:(\s|$)"
 
 
 def read_docstring(docstring: str) -> Documented:
@@ -34,11 +35,11 @@ def read_docstring(docstring: str) -> Documented:
     lines = docstring.splitlines()
     for number, line in enumerate(lines):
         following = lines[number + 1] if number + 1 < len(lines) else ""
-        if _GOOGLE_HEADER.match(line):
+        if re.match(_GOOGLE_HEADER, line):
             parameters = _google(lines[number + 1 :])
-        elif _NUMPY_HEADER.match(line) and _DASHES.match(following):
+        elif re.match(_NUMPY_HEADER, line) and re.match(_DASHES, following):
             parameters = _numpy(lines[number + 2 :])
-        elif _FIELD.match(line):
+        elif re.match(_FIELD, line):
             parameters = _fields(lines[number:])
         else:
             continue
@@ -59,7 +60,7 @@ def _google(lines: list[str]) -> dict[str, str]:
 
 
 def _numpy(lines: list[str]) -> dict[str, str]:
-    end = next((number for number, line in enumerate(lines) if _DASHES.match(line)), len(lines) + 1)
+    end = next((number for number, line in enumerate(lines) if re.match(_DASHES, line)), len(lines) + 1)
     return _collect((line for line in lines[: end - 1] if line.strip()), _NUMPY_ENTRY)
 
 
@@ -67,17 +68,17 @@ def _fields(lines: list[str]) -> dict[str, str]:
     parameters: dict[str, str] = {}
     name = ""
     for line in lines:
-        if field := _FIELD.match(line):
+        if field := re.match(_FIELD, line):
             name = field["names"]
             parameters[name] = field["text"].strip()
-        elif _ANY_FIELD.match(line) or not line.strip():
+        elif re.match(_ANY_FIELD, line) or not line.strip():
             name = ""
         elif name:
             parameters[name] = f"{parameters[name]} {line.strip()}".strip()
     return parameters
 
 
-def _collect(lines: Iterable[str], entry: re.Pattern[str]) -> dict[str, str]:
+def _collect(lines: Iterable[str], entry: str) -> dict[str, str]:
     """Entries at the margin, each with its indented lines; what is neither ends the list."""
     parameters: dict[str, str] = {}
     names: list[str] = []
@@ -86,7 +87,7 @@ def _collect(lines: Iterable[str], entry: re.Pattern[str]) -> dict[str, str]:
             for name in names:
                 parameters[name] = f"{parameters[name]} {line.strip()}".strip()
             continue
-        found = entry.match(line)
+        found = re.match(entry, line)
         if found is None:
             break
         names = re.findall(r"\w+", found["names"])

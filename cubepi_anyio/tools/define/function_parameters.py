@@ -55,7 +55,9 @@ def read_function(
     definitions: dict[str, Any] = {}
     annotations = _Annotations(tool_name, function)
     for parameter in declared_parameters(tool_name, function):
-        _check_kind(tool_name, parameter)
+        if parameter.kind in _KINDS_NO_MODEL_CAN_FILL:
+            shown, why = str(parameter).split(":")[0], _KINDS_NO_MODEL_CAN_FILL[parameter.kind]
+            raise ToolDefinitionError(tool_name, f"parameter {shown!r} {why}")
         name = parameter.name
         if name in INJECTED_NAMES:
             injected[name] = name
@@ -67,18 +69,20 @@ def read_function(
         fields[name] = _field_name(name, definitions)
         text = documented.parameters.get(name)
         definitions[fields[name]] = _field(tool_name, parameter, hint, fields[name], text)
-    model = _model(tool_name, bare_function(function).__module__, definitions)
+    class_name = "".join(part.capitalize() for part in re.split(r"[_\W]+", tool_name)) + "Args"
+    module = bare_function(function).__module__
+    try:
+        model = create_model(class_name, __config__=_CONFIG, __module__=module, **definitions)
+    except _NO_MODEL as error:
+        raise ToolDefinitionError(tool_name, _why_no_model(definitions, error)) from error
     return FunctionParameters(documented.purpose, model, fields, injected)
 
 
-def _check_kind(tool_name: str, parameter: Parameter) -> None:
-    kinds = {
-        Parameter.POSITIONAL_ONLY: "is positional-only; a model gives arguments by name, so leave out the '/'",
-        Parameter.VAR_POSITIONAL: "takes any number of values; a model needs a list parameter with a type instead",
-        Parameter.VAR_KEYWORD: "takes any name; a model needs each parameter by its name and type",
-    }
-    if parameter.kind in kinds:
-        raise ToolDefinitionError(tool_name, f"parameter {str(parameter).split(':')[0]!r} {kinds[parameter.kind]}")
+_KINDS_NO_MODEL_CAN_FILL: dict[Any, str] = {
+    Parameter.POSITIONAL_ONLY: "is positional-only; a model gives arguments by name, so leave out the '/'",
+    Parameter.VAR_POSITIONAL: "takes any number of values; a model needs a list parameter with a type instead",
+    Parameter.VAR_KEYWORD: "takes any name; a model needs each parameter by its name and type",
+}
 
 
 # --- one field -------------------------------------------------------------------------------
@@ -99,7 +103,7 @@ def _field(tool_name: str, parameter: Parameter, hint: Any, field_name: str, tex
     default: Any = ... if parameter.default is Parameter.empty else parameter.default
     notes = list(hint.__metadata__) if get_origin(hint) is Annotated else []
     plain: Any = hint.__origin__ if notes else hint
-    if default is None and not _allows_none(plain):
+    if default is None and plain not in (None, NoneType, Any) and NoneType not in get_args(plain):
         plain = plain | None
     given = [note for note in [*notes, default] if isinstance(note, FieldInfo)]
     texts = [note for note in notes if isinstance(note, str)]
@@ -117,23 +121,11 @@ def _field(tool_name: str, parameter: Parameter, hint: Any, field_name: str, tex
         ) from None
 
 
-def _allows_none(hint: Any) -> bool:
-    return hint in (None, NoneType, Any) or NoneType in get_args(hint)
-
-
 def _means(hint: Any, wanted: type) -> bool:
     """Whether a hint is ``wanted``, also as ``wanted | None`` or with notes."""
     if get_origin(hint) in (Annotated, Union, UnionType):
         return any(_means(part, wanted) for part in get_args(hint))
-    return hint is wanted
-
-
-def _model(tool_name: str, module: str, definitions: dict[str, Any]) -> type[BaseModel]:
-    name = "".join(part.capitalize() for part in re.split(r"[_\W]+", tool_name)) + "Args"
-    try:
-        return create_model(name, __config__=_CONFIG, __module__=module, **definitions)
-    except _NO_MODEL as error:
-        raise ToolDefinitionError(tool_name, _why_no_model(definitions, error)) from error
+    return hint is wanted or get_origin(hint) is wanted  # ``RunContext[Deps]``
 
 
 def _why_no_model(definitions: dict[str, Any], error: Exception) -> str:
@@ -183,7 +175,9 @@ class _Annotations:
         except NameError:
             pass
         try:
-            return self._evaluated(parameter.annotation, {**self._locals_of_definer(), **self._closure})
+            frames = [frame for frame in _callers() if frame.f_globals is self._globals]
+            of_definer = {name: value for frame in reversed(frames) for name, value in frame.f_locals.items()}
+            return self._evaluated(parameter.annotation, {**of_definer, **self._closure})
         except NameError as error:
             raise ToolDefinitionError(
                 self._tool_name,
@@ -197,10 +191,6 @@ class _Annotations:
             return get_type_hints(holder, self._globals, local, include_extras=True)["it"]
         except (TypeError, SyntaxError) as error:
             raise ToolDefinitionError(self._tool_name, f"the annotation {annotation!r} is no type: {error}") from error
-
-    def _locals_of_definer(self) -> dict[str, Any]:
-        frames = [frame for frame in _callers() if frame.f_globals is self._globals]
-        return {name: value for frame in reversed(frames) for name, value in frame.f_locals.items()}
 
 
 def _closed_over(function: Any) -> Iterator[tuple[str, Any]]:

@@ -77,14 +77,13 @@ def resolve_ref(root: Any, ref: str) -> Any:
     target = root
     for part in ref.removeprefix("#").split("/")[1:]:
         key = unquote(part).replace("~1", "/").replace("~0", "~")
-        target = target[int(key)] if is_array(target) and key.isdigit() else _member(target, key)
+        if is_array(target) and key.isdigit():
+            target = target[int(key)]
+        elif is_object(target):
+            target = target[key]
+        else:
+            raise LookupError(key)
     return target
-
-
-def _member(target: Any, key: str) -> Any:
-    if not is_object(target):
-        raise LookupError(key)
-    return target[key]
 
 
 def parts_at(root: Any, path: Path) -> list[dict[str, Any]]:
@@ -149,7 +148,9 @@ class _Check:
         wrong = _type_faults(schema, value, path)
         if wrong:
             return wrong
-        found = [*_value_faults(schema, value, path), *_distinct(self._combined(schema, value, path))]
+        # Each fault once: branches of a recursive schema that refuse the same would double them at every level.
+        combined = {(fault.path, fault.text): fault for fault in self._combined(schema, value, path)}
+        found = [*_value_faults(schema, value, path), *combined.values()]
         if is_object(value):
             found += self._object(schema, value, path)
         elif is_array(value):
@@ -209,11 +210,6 @@ class _Check:
             return
         for index in range(len(first), len(value)):
             yield from self.faults(rest, value[index], (*path, index))
-
-
-def _distinct(faults: Iterable[Fault]) -> Iterable[Fault]:
-    """Each fault once: branches of a recursive schema that refuse the same would double them at every level."""
-    return {(fault.path, fault.text): fault for fault in faults}.values()
 
 
 def _list(found: Any) -> list[Any]:

@@ -106,20 +106,16 @@ def _given_schema(given: dict[Any, Any]) -> JsonObject:
     if not schema or ("type" not in schema and "properties" in schema):
         schema = {"type": "object", **schema}
     for part in _subschemas(schema):
-        _check_part(schema, part)
+        required = part.get("required", [])
+        if not is_array(required) or not all(isinstance(name, str) for name in required):
+            raise SchemaProblem(f"'required' is a list of names, not {required!r}")
+        ref = part.get("$ref")
+        if isinstance(ref, str) and ref.startswith("#"):
+            try:
+                resolve_ref(schema, ref)
+            except LookupError:
+                raise SchemaProblem(f"the schema refers to {ref}, which it does not contain") from None
     return schema
-
-
-def _check_part(root: JsonObject, part: JsonObject) -> None:
-    required = part.get("required", [])
-    if not is_array(required) or not all(isinstance(name, str) for name in required):
-        raise SchemaProblem(f"'required' is a list of names, not {required!r}")
-    ref = part.get("$ref")
-    if isinstance(ref, str) and ref.startswith("#"):
-        try:
-            resolve_ref(root, ref)
-        except LookupError:
-            raise SchemaProblem(f"the schema refers to {ref}, which it does not contain") from None
 
 
 def _subschemas(schema: JsonObject) -> Iterator[JsonObject]:

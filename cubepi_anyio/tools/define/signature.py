@@ -19,7 +19,7 @@ __all__ = (
     "is_async_callable",
 )
 
-INJECTED_KEYWORDS = frozenset({"signal", "on_update", "context"})
+INJECTED_KEYWORDS = frozenset({"signal", "on_update", "ctx", "context"})
 """The keyword arguments that ``execute`` gets where it declares them."""
 
 _CALL = "execute(tool_call_id, params)"
@@ -73,7 +73,7 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def accepted_keywords(tool_name: str, execute: Callable[..., Any]) -> frozenset[str]:
-    """Which of ``signal``, ``on_update`` and ``context`` the function takes by keyword.
+    """Which of ``signal``, ``on_update``, ``ctx`` and ``context`` the function takes by keyword.
 
     Raises ``ToolDefinitionError`` if it cannot be called as ``execute(tool_call_id, params)``.
     """
@@ -85,18 +85,14 @@ def accepted_keywords(tool_name: str, execute: Callable[..., Any]) -> frozenset[
         )
     others = [p for p in parameters if p not in positional]
     taken = INJECTED_KEYWORDS & {p.name for p in others if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-    _refuse_unfilled(tool_name, others, taken)
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return INJECTED_KEYWORDS - {p.name for p in positional}
-    return taken
-
-
-def _refuse_unfilled(tool_name: str, parameters: list[inspect.Parameter], filled: frozenset[str]) -> None:
-    required = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    unfilled = [p.name for p in required if p.name not in filled]
+    required = [p for p in others if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    unfilled = [p.name for p in required if p.name not in taken]
     if unfilled:
         raise ToolDefinitionError(
             tool_name,
             f"execute requires {', '.join(unfilled)}, but is called as {_CALL} with at most the keywords signal, "
-            "on_update and context; give every other parameter a default",
+            "on_update, ctx and context; give every other parameter a default",
         )
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return INJECTED_KEYWORDS - {p.name for p in positional}
+    return taken

@@ -28,6 +28,7 @@ MAX_TEXT_BYTES = 2000
 
 _MAX_LINE_CHARS = 400
 _MAX_READINGS = 4  # what was decoded may hold strings to decode; deeper than three levels nobody writes by accident
+_MAX_DEPTH = 400  # levels of arguments; less than what any Python can copy one inside the other
 
 
 class ArgumentsInvalid(ValueError):
@@ -45,7 +46,7 @@ def validator_for(parameters: type[BaseModel] | JsonObject, schema: JsonObject) 
     Where ``parameters`` is a schema, the tool gets a copy: changing it does not change the transcript.
     """
     if isinstance(parameters, dict):
-        return lambda arguments: _read(partial(_read_by_schema, schema), _copied(arguments))
+        return lambda arguments: _read(lambda given: (given, schema_faults(schema, given)), _copied(arguments))
 
     def validate(arguments: JsonObject) -> BaseModel:
         try:
@@ -68,10 +69,6 @@ def _read(read: Callable[[JsonObject], tuple[Any, list[Fault]]], arguments: Json
     raise ArgumentsInvalid(_text(faults))
 
 
-def _read_by_schema(schema: JsonObject, arguments: JsonObject) -> tuple[JsonObject, list[Fault]]:
-    return arguments, schema_faults(schema, arguments)
-
-
 def _read_by_model(
     model: type[BaseModel], schema: JsonObject, arguments: JsonObject
 ) -> tuple[BaseModel | None, list[Fault]]:
@@ -89,16 +86,21 @@ def _read_by_model(
 
 def _copied(arguments: JsonObject) -> JsonObject:
     try:
-        return _copy(arguments)
+        return _copy(arguments, _MAX_DEPTH)
     except RecursionError:
         raise ArgumentsInvalid("The arguments are nested too deeply") from None
 
 
-def _copy(value: Any) -> Any:
-    """A copy of a JSON value; several times as fast as ``copy.deepcopy``, which is made for any object."""
+def _copy(value: Any, depth: int) -> Any:
+    """A copy of a JSON value; several times as fast as ``copy.deepcopy``, which is made for any object.
+
+    Raises ``RecursionError`` where more than ``depth`` values are nested: what Python itself bears differs by release.
+    """
+    if not depth:
+        raise RecursionError
     if is_object(value):
-        return {key: _copy(item) for key, item in value.items()}
-    return [_copy(item) for item in value] if is_array(value) else value
+        return {key: _copy(item, depth - 1) for key, item in value.items()}
+    return [_copy(item, depth - 1) for item in value] if is_array(value) else value
 
 
 # --- mending ---------------------------------------------------------------------------------
@@ -108,7 +110,10 @@ def _mend(arguments: JsonObject, faults: Iterable[Fault]) -> bool:
     """Put what a string spells in place of the string, where that is wanted; say whether anything changed."""
     mends = {fault.path: value for fault in faults for value in _spelled(fault)}
     for path, value in mends.items():
-        _put(arguments, path, value)
+        container: Any = arguments
+        for part in path[:-1]:
+            container = container[part]
+        container[path[-1]] = value
     return bool(mends)
 
 
@@ -127,12 +132,6 @@ def _spelled(fault: Fault) -> list[Any]:
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
-
-
-def _put(container: Any, path: Path, value: Any) -> None:
-    for part in path[:-1]:
-        container = container[part]
-    container[path[-1]] = value
 
 
 # --- what pydantic found ---------------------------------------------------------------------
@@ -161,29 +160,19 @@ def _pydantic_fault(found: dict[str, Any], schema: JsonObject, arguments: JsonOb
     if kind.startswith("missing"):  # the input of a missing field is what should contain it
         return Fault((*_data_path(arguments, location[:-1], value), location[-1]), found["msg"])
     path = _data_path(arguments, location, value)
+    text: str = found["msg"]
     if kind == "extra_forbidden":
-        return Fault(path, unknown_field(_known_fields(schema, path[:-1])))
+        names = [name for part in parts_at(schema, path[:-1]) for name in part.get("properties", {})]
+        return Fault(path, unknown_field(dict.fromkeys(names)))
     if kind == "union_tag_not_found":
-        return Fault(path, found["msg"] + _known_tags(schema, path))
+        tags = [tag for part in parts_at(schema, path) for tag in part.get("discriminator", {}).get("mapping", {})]
+        return Fault(path, f"{text} (expected: {', '.join(dict.fromkeys(tags))})" if tags else text)
     if kind == "union_tag_invalid":
-        return Fault(path, found["msg"])
-    return Fault(path, _sentence(kind, found), value, _WANTED.get(kind, frozenset()))
-
-
-def _sentence(kind: str, found: dict[str, Any]) -> str:
+        return Fault(path, text)
     if kind in ("value_error", "assertion_error"):
         # What the tool's own validator said, without pydantic's prefix.
-        return str(found.get("ctx", {}).get("error", "")) or str(found["msg"])
-    return _SENTENCES.get(kind) or str(found["msg"])
-
-
-def _known_fields(schema: JsonObject, path: Path) -> list[str]:
-    return list(dict.fromkeys(name for part in parts_at(schema, path) for name in part.get("properties", {})))
-
-
-def _known_tags(schema: JsonObject, path: Path) -> str:
-    tags = [tag for part in parts_at(schema, path) for tag in part.get("discriminator", {}).get("mapping", {})]
-    return f" (expected: {', '.join(dict.fromkeys(tags))})" if tags else ""
+        text = str(found.get("ctx", {}).get("error", "")) or text
+    return Fault(path, _SENTENCES.get(kind) or text, value, _WANTED.get(kind, frozenset()))
 
 
 def _data_path(data: Any, location: Path, value: Any) -> Path:
@@ -207,11 +196,9 @@ def _data_path(data: Any, location: Path, value: Any) -> Path:
         return found
 
     found = search(data, 0)
-    return _every_key(data, location) if found is None else found
-
-
-def _every_key(data: Any, location: Path) -> Path:
-    path: list[str | int] = []
+    if found is not None:
+        return found
+    path: list[str | int] = []  # nothing leads to the value: every name that is a key counts as one
     for part in location:
         if _has(data, part):
             data = data[part]

@@ -1,12 +1,29 @@
-"""All calls of one message: at the same time in one task group, or one after the other."""
+"""All calls of one message: at the same time in one task group, or one after the other.
+
+::
+
+    slots   [ a  b  c  d ]        each slot belongs to one call; its outcome is written there and nowhere else
+              │  │  │  │
+    tasks     └──┴──┼──┘          max_parallel=2: two workers take the next slot each, until none waits
+                    ▼
+    after     [ a✓ b✗ c·  d· ]    cancelled: a had ended and keeps its outcome, b was running, c and d never began
+
+The invariants:
+
+* *Outcomes stand in the slots, not in what functions return.* Whoever owns the batch answers every slot, also when it
+  is cancelled here. A task group that raises returns nothing, and what had ended would be lost.
+* *A failing call is an outcome, not an error.* ``run_call`` raises only what is not the tool's doing: a hook's error,
+  a listener's, a store's. That cancels the rest, because nobody could be told of their results.
+* *The bound is a number of workers.* A task for each call, waiting for its turn at a semaphore, would be a task to
+  cancel, and would look begun.
+* *The tasks are not* ``counted``: the run's own task is cancelled by scopes alone (``run_in_own_task``), so nobody asks
+  for its count of native cancellations.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
-
-from anyio import CancelScope, TaskHandle
 
 from ...concurrency import run_in_tasks
 from .call import BatchPlan, CallSlot, run_call
@@ -25,25 +42,16 @@ async def run_parallel(slots: Sequence[CallSlot], plan: BatchPlan, *, max_parall
     if len(slots) == 1:
         await run_call(slots[0], plan)
     elif max_parallel is None or max_parallel >= len(slots):
-        starting = iter(slots)
-
-        def on_start(task: TaskHandle[None, Any], scope: CancelScope) -> None:
-            slot = next(starting)
-            if not plan.may_time_out:
-                slot.task, slot.boundary = task, scope
-
         calls = (partial(run_call, slot, plan) for slot in slots)
-        await run_in_tasks(calls, name="tool call", counted=False, on_start=on_start)
+        await run_in_tasks(calls, name="tool call", counted=False)
     else:
-        waiting = iter(slots)
-        workers = (partial(_work_off, waiting, plan) for _ in range(max_parallel))
-        await run_in_tasks(workers, name="tool calls", counted=False)
+        waiting = iter(slots)  # shared: each worker takes the next slot that no other has taken
 
+        async def work() -> None:
+            for slot in waiting:
+                await run_call(slot, plan)
 
-async def _work_off(waiting: Iterator[CallSlot], plan: BatchPlan) -> None:
-    """Run calls until none waits. A fixed number of workers is the bound: a waiting call has no task to cancel."""
-    for slot in waiting:
-        await run_call(slot, plan)
+        await run_in_tasks([work] * max_parallel, name="tool calls", counted=False)
 
 
 async def run_sequential(slots: Sequence[CallSlot], plan: BatchPlan) -> None:

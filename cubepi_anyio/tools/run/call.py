@@ -1,4 +1,23 @@
-"""One call: find its tool, check its arguments, run it in a scope of its own, and say how it ended."""
+"""One call: find its tool, check its arguments, run it in a scope of its own, and say how it ended.
+
+Every call has a cancel scope of its own, which is the one way to end it: a timeout is its deadline, ``abort`` cancels
+it, and what is around it (the run, its turn, the task of the caller) cancels it from outside::
+
+    the run's scope
+      the call's scope                       slot.scope; abort() cancels it
+        around_tool_call (only if there is)  waits of the onions are ended by the same scope
+          the tool's scope                   slot.scope while the tool runs; the timeout is its deadline
+            resolve, validate, before-hooks
+            the tool's own code
+            after-hooks
+
+Whose a cancellation is, the state of the surroundings decides, never the type of the exception: a tool may raise what
+looks like a cancellation, or be cancelled by a scope of its own. If what is around the call is cancelled, the
+cancellation leaves, and the call is closed on the way; otherwise it ends here, as a value in ``slot.outcome``.
+
+What would break: an outcome that is decided by the exception's type makes a run go on that was cancelled, or ends one
+because a tool cancelled itself. A call that is reported after its task has left the batch is reported twice.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +26,27 @@ import logging
 import math
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
 import anyio
-from anyio import CancelScope, NoEventLoopError, TaskHandle, from_thread
+from anyio import CancelScope, NoEventLoopError, from_thread
 from anyio.lowlevel import checkpoint_if_cancelled, current_token
 
 from ...concurrency import (
-    DONE,
+    NOTHING_TO_AWAIT,
     AbortSignal,
     AbortSource,
-    Driven,
+    WatchedCoroutine,
     let_own_cancellation_pass,
     run_in_tasks,
     surroundings_are_cancelled,
 )
 from ...types.content import TextContent, ToolCall
-from ...types.messages import Message, ToolResultMessage
-from ..define.definition import AgentTool, AgentToolResult, ToolContext
+from ...types.messages import ToolResultMessage
+from ..context import RunContext, RunView
+from ..define.definition import AgentTool, AgentToolResult
 from ..define.validation import ArgumentsInvalid
 from ..hooks import ToolHooks
 from .outcome import CallEnding, CallOutcome
@@ -38,9 +57,6 @@ _log = logging.getLogger(__name__)
 
 __all__ = ("BatchPlan", "BatchReporter", "CallSlot", "run_call")
 
-_NO_SCOPE = nullcontext()
-"""Around a call whose task is its scope."""
-
 
 class CallSlot:
     """One call of a batch while it comes to its end; the outcome stays in it, whatever becomes of the task."""
@@ -50,17 +66,17 @@ class CallSlot:
         "aborted",
         "announced",
         "answer",
-        "boundary",
+        "around",
         "call",
         "cancelled_at",
         "closed",
         "coroutine",
+        "ctx",
         "outcome",
         "params",
         "scope",
         "signal",
         "started",
-        "task",
         "thread",
         "tool",
     )
@@ -70,13 +86,12 @@ class CallSlot:
         self.tool: AgentTool | None = None
         self.params: Any = None
         self.outcome: CallOutcome | None = None
-        self.task: TaskHandle[None, Any] | None = None
-        """The call's own task, where ending the call is to end the task: no scope of its own is needed then."""
         self.scope: CancelScope | None = None
-        """The call's own scope, where it has no task of its own or may time out."""
-        self.boundary: CancelScope | None = None
-        """The innermost scope that is not the tool's: the call's own, or that of the batch."""
+        """The innermost scope of the call that is not the tool's own, while the call is on its way."""
+        self.around: CancelScope | None = None
+        """The scope around the onions of the call, where it has any."""
         self.signal: AbortSource | None = None
+        self.ctx: RunContext[Any] | None = None
         self.thread: ThreadCall | None = None
         self.coroutine: Any = None
         """The tool's coroutine while it runs."""
@@ -103,29 +118,24 @@ class CallSlot:
         """Whether the tool wants to end by itself when its signal is set."""
         return self.tool is not None and self.tool.cancellation == "cooperative"
 
-    def let_go(self) -> None:
-        """The tool has ended: keep nothing that only its running needed, however many calls the batch still runs."""
-        self.task = self.scope = self.boundary = self.coroutine = self.params = None
-
     @property
     def ended_alone(self) -> bool:
         """Whether this call has been cancelled, and not only what is around it."""
         return self.aborted or (self.scope is not None and self.scope.cancel_called)
-
-    @property
-    def task_is_cancelled(self) -> bool:
-        """Whether the call was ended alone by cancelling its task."""
-        return self.aborted and self.task is not None
 
     def abort(self, reason: str | None) -> None:
         """End this call alone."""
         self.aborted, self.abort_reason = True, reason
         if self.signal is not None:
             self.signal.set(reason)
-        if self.task is not None:
-            self.task.cancel()
-        elif self.scope is not None:
+        if self.scope is not None:
             self.scope.cancel()
+
+    def let_go(self, run_signal: AbortSignal) -> None:
+        """The call has ended: keep nothing that only its running needed, however many calls the batch still runs."""
+        if self.signal is not None:
+            run_signal.unfollow(self.signal.set)
+        self.scope = self.around = self.coroutine = self.params = self.ctx = None
 
 
 class BatchReporter(Protocol):
@@ -143,12 +153,12 @@ class BatchReporter(Protocol):
         """A cancellation has reached the running tool, of this call ``alone``, or of all of them: note the time."""
         ...
 
-    def call_interrupted(self, slot: CallSlot) -> None:
-        """The call has ended because its surroundings are cancelled; it has an outcome if it reached one."""
+    def outcome_of_interrupted(self, slot: CallSlot) -> CallOutcome:
+        """How a call ended that has reached no outcome because its surroundings are cancelled."""
         ...
 
-    def task_aborted(self, slot: CallSlot) -> None:
-        """The call has its outcome, and its task is cancelled: it can wait for nothing that has to be awaited."""
+    def call_interrupted(self, slot: CallSlot) -> None:
+        """The call has ended because its surroundings are cancelled; it has an outcome if it reached one."""
         ...
 
     def call_ended(self, slot: CallSlot) -> Awaitable[None] | None:
@@ -160,22 +170,19 @@ class BatchReporter(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class BatchPlan:
-    """What the calls of one message have in common."""
+    """What the calls of one message have in common; read only."""
 
     tools: Mapping[str, AgentTool]
     hooks: ToolHooks
     reporter: BatchReporter
-    run_id: str
-    run_signal: AbortSignal
-    messages: Sequence[Message]
+    run: RunView
+    """The run, as the contexts of hooks and tools show it."""
+    signal: AbortSignal
+    """The run's: set when it is told to stop."""
     tool_timeout: float | None
     """Seconds for tools without a timeout of their own."""
-    may_time_out: bool
-    """Whether any of the tools has a timeout."""
-    scope_class: type[CancelScope]
-    """The event loop's own class of cancel scopes: to find out which loop runs costs as much as a scope."""
     cancel_requests: Callable[[], int]
     """How often ``Task.cancel()`` has hit the current task."""
     settle_timeout: float
@@ -189,52 +196,90 @@ async def run_call(slot: CallSlot, plan: BatchPlan) -> None:
     exception else only for what is not the tool's: an error of a hook or of the reporter, ``KeyboardInterrupt`` and
     ``SystemExit``. The task has to be one that only scopes cancel.
     """
-    if slot.outcome is None and slot.aborted:
-        slot.outcome = CallOutcome.aborted(slot.call, slot.abort_reason)
+    if plan.hooks.around is not None and not slot.closed:
+        await _go_around(slot, plan)
     elif slot.outcome is None:
         await _reach_outcome(slot, plan)
-    task_is_cancelled = slot.task_is_cancelled
-    slot.let_go()
-    if task_is_cancelled:
-        plan.reporter.task_aborted(slot)
-        return
+    slot.let_go(plan.signal)
     handing_on = plan.reporter.call_ended(slot)
     if handing_on is not None:
         await handing_on
 
 
-async def _reach_outcome(slot: CallSlot, plan: BatchPlan) -> None:
-    if slot.task is None:
-        slot.scope = slot.boundary = plan.scope_class()
+async def _go_around(slot: CallSlot, plan: BatchPlan) -> None:
+    """Bring a call to its end inside the onions around it, which a scope of the call ends with it.
+
+    An onion may have cancelled what it stands around: so the call is closed only when all of them have been left.
+    """
+    assert plan.hooks.around is not None
+    refused = slot.outcome
+
+    async def body() -> CallOutcome:
+        if refused is None:
+            await _reach_outcome(slot, plan)
+        assert slot.outcome is not None
+        return slot.outcome
+
     try:
-        with slot.scope or _NO_SCOPE:
+        with CancelScope() as slot.scope:
+            slot.around = slot.scope
+            ctx = _context(slot, plan)
+            slot.outcome = await plan.hooks.around(slot.call, body, lambda: slot.outcome, ctx, plan.signal)
+    except anyio.get_cancelled_exc_class():
+        _interrupt(slot, plan)
+        raise
+    if slot.outcome is None:  # the onions were cancelled before they went on
+        slot.outcome = _outcome_of_cancelled(slot, plan)
+
+
+async def _reach_outcome(slot: CallSlot, plan: BatchPlan) -> None:
+    slot.scope = scope = CancelScope()
+    try:
+        with scope:
+            if slot.aborted:  # before its turn came
+                scope.cancel()
+                await checkpoint_if_cancelled()
             if plan.hooks.resolve is None and plan.hooks.before is None:
                 _prepare(slot, plan)
             else:
                 await _prepare_with_hooks(slot, plan)
             if slot.outcome is None:
-                await _execute(slot, plan)
+                await _execute(slot, scope, plan)
             if plan.hooks.after is not None:
                 await _after(slot, plan)
     except anyio.get_cancelled_exc_class() as error:  # noqa: ASYNC103 - the scopes say whose it is
-        # The type of the exception does not say who was cancelled; the state of the surroundings does. Of a task that
-        # was cancelled for this call alone it says nothing, and its handle catches what comes after.
-        if not slot.task_is_cancelled:
-            if surroundings_are_cancelled():
+        # The type of the exception does not say who was cancelled; the state of the surroundings does.
+        if surroundings_are_cancelled():
+            slot.scope = slot.around
+            if slot.around is None:
                 _interrupt(slot, plan)
-                raise
-            slot.outcome = CallOutcome.failed(slot.call, _self_cancelled(error))
+            else:
+                _know_interrupted(slot, plan)
+            raise
+        slot.outcome = CallOutcome.failed(slot.call, _self_cancelled(error))
     if slot.outcome is None:
         slot.outcome = _outcome_of_cancelled(slot, plan)
+    slot.scope = slot.around
     _note_lateness(slot, plan)
     if plan.cancel_requests():
         await let_own_cancellation_pass()
 
 
-def _interrupt(slot: CallSlot, plan: BatchPlan) -> None:
-    _keep_thread_outcome(slot, "the run was cancelled")
+def _know_interrupted(slot: CallSlot, plan: BatchPlan) -> None:
+    """Have an outcome although the surroundings are cancelled: the onions hear of it, and may make another of it."""
+    assert slot.around is not None
+    _keep_thread_outcome(slot, "the run was cancelled" if _comes_from_outside(slot.around) else "by a middleware")
     _note_lateness(slot, plan)
-    slot.let_go()
+    if slot.outcome is None:
+        slot.outcome = plan.reporter.outcome_of_interrupted(slot)
+
+
+def _interrupt(slot: CallSlot, plan: BatchPlan) -> None:
+    """Close a call on the way, whose surroundings are cancelled."""
+    _keep_thread_outcome(slot, "the run was cancelled")
+    if slot.around is None:
+        _note_lateness(slot, plan)
+    slot.let_go(plan.signal)
     plan.reporter.call_interrupted(slot)
 
 
@@ -285,7 +330,9 @@ async def _prepare_with_hooks(slot: CallSlot, plan: BatchPlan) -> None:
     """Let hooks choose another call, prepare it, and let hooks judge it; a hook may suspend it."""
     hooks = plan.hooks
     try:
-        resolved = await hooks.resolve(slot.call, plan.run_signal) if hooks.resolve is not None else None
+        resolved = (
+            await hooks.resolve(slot.call, _context(slot, plan), plan.signal) if hooks.resolve is not None else None
+        )
         if resolved is not None:
             slot.call = resolved.model_copy(update={"id": slot.call.id})
         _prepare(slot, plan)
@@ -327,7 +374,7 @@ async def _before(slot: CallSlot, plan: BatchPlan) -> None:
     assert tool is not None
     assert plan.hooks.before is not None
     try:
-        decision = await plan.hooks.before(slot.call, slot.params, tool.validate, plan.run_signal)
+        decision = await plan.hooks.before(slot.call, slot.params, tool.validate, _context(slot, plan), plan.signal)
     except ArgumentsInvalid as invalid:
         slot.outcome = CallOutcome.refused(slot.call, invalid.text)
         return
@@ -346,7 +393,7 @@ async def _after(slot: CallSlot, plan: BatchPlan) -> None:
     assert plan.hooks.after is not None
     if outcome is None or outcome.ending in (CallEnding.REFUSED, CallEnding.SUSPENDED):
         return
-    change = await plan.hooks.after(slot.call, outcome.result, outcome.is_error, plan.run_signal)
+    change = await plan.hooks.after(slot.call, outcome.result, outcome.is_error, _context(slot, plan), plan.signal)
     if change is None:
         return
     given = {"content": change.content, "details": change.details, "terminate": change.terminate}
@@ -363,11 +410,12 @@ def _timeout_of(slot: CallSlot, plan: BatchPlan) -> float | None:
     return own if own is not None else plan.tool_timeout
 
 
-async def _execute(slot: CallSlot, plan: BatchPlan) -> None:
-    tool, scope = slot.tool, slot.scope
+async def _execute(slot: CallSlot, scope: CancelScope, plan: BatchPlan) -> None:
+    tool = slot.tool
     assert tool is not None
+    await checkpoint_if_cancelled()  # a hook or a listener has ended the run, or the call: its body never begins
     timeout = _timeout_of(slot, plan)
-    if timeout is not None and scope is not None:
+    if timeout is not None:
         scope.deadline = anyio.current_time() + timeout
     slot.started = True
     try:
@@ -384,7 +432,7 @@ async def _execute(slot: CallSlot, plan: BatchPlan) -> None:
         if others is not None and not isinstance(others, Exception):
             raise
         slot.outcome = await _failed_or_cancelled(slot, others or _self_cancelled(group), plan)
-    if timeout is not None and scope is not None:
+    if timeout is not None:
         scope.deadline = math.inf
 
 
@@ -417,7 +465,7 @@ def _begin(slot: CallSlot, tool: AgentTool, plan: BatchPlan) -> Awaitable[Any]:
     if not tool.is_async:
         return _in_thread(slot, tool, keywords)
     slot.coroutine = tool.execute(slot.call.id, slot.params, **keywords)
-    work = Driven(slot.coroutine, on_error=partial(_note_cancellation, slot, plan))
+    work = WatchedCoroutine(slot.coroutine, on_error=partial(_note_cancellation, slot, plan))
     return work if tool.cancellation == "immediate" else _cooperatively(slot, tool.grace, work)
 
 
@@ -436,12 +484,13 @@ def _note_cancellation(slot: CallSlot, plan: BatchPlan, error: BaseException) ->
 
     The tool may take its time then, or not let itself be stopped.
     """
-    boundary = slot.boundary
-    if slot.cancelled_at is not None or boundary is None or not isinstance(error, anyio.get_cancelled_exc_class()):
+    scope = slot.scope
+    if slot.cancelled_at is not None or scope is None or not isinstance(error, anyio.get_cancelled_exc_class()):
         return
-    is_told = plan.run_signal.is_set() or (slot.signal is not None and slot.signal.is_set())
-    alone = is_told or slot.ended_alone
-    if alone or _comes_from_outside(boundary):
+    alone = plan.signal.is_set() or slot.ended_alone
+    if alone or (slot.signal is not None and slot.signal.is_set()) or _comes_from_outside(scope):
+        if slot.around is not None and not alone:  # an onion may have cancelled this call, and nothing else
+            alone = not _comes_from_outside(slot.around)
         plan.reporter.call_cancelled(slot, alone=alone)
 
 
@@ -461,7 +510,7 @@ def _comes_from_outside(scope: CancelScope) -> bool:
         scope.shield = False
 
 
-async def _cooperatively(slot: CallSlot, grace_seconds: float, work: Driven) -> None:
+async def _cooperatively(slot: CallSlot, grace_seconds: float, work: WatchedCoroutine) -> None:
     """Run a tool that wants to end by itself: a cancellation sets its signal, and reaches it when the grace is over.
 
     The tool runs under a shield in a task of its own, beside a task that only waits to be cancelled, which is how a
@@ -487,26 +536,27 @@ async def _cooperatively(slot: CallSlot, grace_seconds: float, work: Driven) -> 
         await run_in_tasks((wait_for_cancellation, run_under_shield))
 
 
-def _keywords(slot: CallSlot, tool: AgentTool, plan: BatchPlan) -> dict[str, Any]:
-    keywords: dict[str, Any] = {}
-    slot.signal = signal = AbortSource()
-    if plan.run_signal.is_set():
-        signal.set(plan.run_signal.reason)
-    if "signal" in tool.accepts:
-        keywords["signal"] = signal
-    on_update = _Updater(slot, plan.reporter)
-    if "on_update" in tool.accepts:
-        keywords["on_update"] = on_update
-    if "context" in tool.accepts:
-        keywords["context"] = ToolContext(
+def _context(slot: CallSlot, plan: BatchPlan) -> RunContext[Any]:
+    """The context of the call, for its hooks and its tool; made when the first of them asks for it."""
+    if slot.ctx is None:
+        signal = slot.signal = AbortSource()
+        plan.signal.follow(signal.set)
+        slot.ctx = RunContext(
+            plan.run,
             tool_call_id=slot.call.id,
             tool_name=slot.call.name,
-            run_id=plan.run_id,
             signal=signal,
-            on_update=on_update,
-            messages=plan.messages,
+            on_update=_Updater(slot, plan.reporter),
         )
-    return keywords
+    slot.ctx.tool_name = slot.call.name
+    return slot.ctx
+
+
+def _keywords(slot: CallSlot, tool: AgentTool, plan: BatchPlan) -> dict[str, Any]:
+    """What the tool declares of ``signal``, ``on_update``, ``ctx`` and ``context``."""
+    ctx = _context(slot, plan)
+    offered = {"signal": ctx.signal, "on_update": ctx.on_update, "ctx": ctx, "context": ctx}
+    return {name: offered[name] for name in tool.accepts}
 
 
 class _Updater:
@@ -521,14 +571,14 @@ class _Updater:
     def __call__(self, partial_result: object) -> Awaitable[None]:
         slot = self._slot
         if slot.outcome is not None:
-            return DONE  # the call has ended; whatever goes on in its name is not heard any more
+            return NOTHING_TO_AWAIT  # the call has ended; whatever goes on in its name is not heard any more
         if threading.get_ident() == self._loop_thread:
             return self._reporter.call_updated(slot, partial_result)
         try:
             from_thread.run(self._report, partial_result)  # the thread waits until all have heard
         except NoEventLoopError:  # a thread that the tool started by itself
             from_thread.run_sync(self._reporter.call_updated, slot, partial_result, token=self._loop)
-        return DONE
+        return NOTHING_TO_AWAIT
 
     async def _report(self, partial_result: object) -> None:
         say = partial(self._reporter.call_updated, self._slot, partial_result)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
+from ...errors import error_text
 from ...types.content import ToolCall
 from ...types.messages import ToolResultMessage
 from ..define.definition import AgentToolResult
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = (
     "CallEnding",
     "CallOutcome",
-    "error_text",
 )
 
 
@@ -37,6 +37,8 @@ class CallEnding(StrEnum):
     """The call never began: unknown tool, invalid arguments, a veto, a limit, or a message that was cut."""
     ABANDONED = "abandoned"
     """The call was cancelled, but a worker thread cannot be stopped, and goes on unseen."""
+    ANSWERED = "answered"
+    """Middleware answered in the tool's place: the tool did not run, and no hook and no approval was asked."""
     SUSPENDED = "suspended"
     """The call waits for a person's answer; it has no result yet and goes on in a later run."""
     IGNORED_CANCELLATION = "ignored_cancellation"
@@ -137,11 +139,3 @@ class CallOutcome:
             timestamp=timestamp,
             run_id=run_id,
         )
-
-
-def error_text(error: BaseException) -> str:
-    """What a model reads of an exception: its text, or its class where it has none; of a group, those of its leaves."""
-    if isinstance(error, BaseExceptionGroup):
-        leaves = cast("tuple[BaseException, ...]", error.exceptions)  # pyright: ignore[reportUnknownMemberType]
-        return "; ".join(error_text(leaf) for leaf in leaves)
-    return str(error) or type(error).__name__

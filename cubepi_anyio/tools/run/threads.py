@@ -1,29 +1,46 @@
-"""Run a plain function in a worker thread, so that it can be told to stop, and left if it does not listen."""
+"""Run a plain function in a worker thread, so that it can be told to stop, and left if it does not listen.
+
+::
+
+    the task         run ─▶ waits ──── ✗ cancelled: signal.set(), waits notice_seconds more ──▶ goes on its way
+                      │                     │ it looks at its signal         ▲ _heard_of_end
+    anyio's thread   _body ─▶ waits ────────┼────────────────── _released ───┤──▶ back to anyio's pool
+                      │                     ▼                                │
+    our thread       _work ─▶ the function ──────────────────────────────────┘ or it never ends: abandoned
+
+A thread cannot be cancelled. It can look at its signal, and the task can stop waiting. The invariants:
+
+* *The function runs at most once, and never begins after its call was cancelled.* ``_gate`` makes ``_revoked`` (the
+  task gave up) and ``started`` (the thread began) one decision. Without it, a call that was reported as not begun
+  might still act.
+* *Who waits for the end hears of it.* ``finished`` is written and ``_revoked`` is read under the same gate. Until the
+  task gives up, anyio tells it; afterwards the thread calls back into the loop, which may be gone by then.
+* *An abandoned function holds up nothing.* It does not keep its place among the calls, nor anyio's thread, nor the end
+  of the program: under asyncio it runs in a daemon thread of our own. trio's threads are daemons already.
+* *What it says after the end is dropped*: its value, its error, its progress.
+"""
 
 from __future__ import annotations
 
 import contextvars
 import math
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import anyio
 from anyio import CancelScope, CapacityLimiter, from_thread, to_thread
 from anyio.lowlevel import RunVar
 
 from ...concurrency import AbortSource
+from ...foreign.anyio_threads import become_worker_thread, worker_thread_state
 
 __all__ = ("THREAD_NOTICE_SECONDS", "ThreadCall")
 
 THREAD_NOTICE_SECONDS = 0.5
 """How long a cancelled call waits for its thread to look at the signal, before the thread is abandoned."""
-
-# What anyio notes in each of its threads: the event loop and the scope they work for. There is no public way to give
-# that to a thread of our own; tests hold it against the oldest and the newest anyio.
-_threadlocals = cast("Any", from_thread.threadlocals)  # pyright: ignore[reportPrivateImportUsage]
 
 _MAX_TOOL_THREADS = 64
 _limiters: RunVar[tuple[CapacityLimiter, CapacityLimiter]] = RunVar("cubepi_anyio_tool_threads")
@@ -94,6 +111,7 @@ class ThreadCall:
         self._signal.set("cancelled")
         with self._gate:
             self._revoked = True
+        # A thread that waits for a listener cannot look at its signal.
         for report in tuple(self._reports):
             report.cancel()
         try:
@@ -127,28 +145,27 @@ class ThreadCall:
                 return
             self.started = True
         if threading.current_thread().daemon:
-            self._work()
+            self._work(None)
             return
-        # anyio's threads under asyncio hold up the end of the program, and with them a function that does not
-        # listen would. It runs in a thread that does not, and knows all the same which scope it belongs to.
-        inherited: dict[str, Any] = dict(_threadlocals.__dict__)
-        work = partial(contextvars.copy_context().run, self._work_as, inherited)
+        # anyio's threads under asyncio hold up the end of the program, and with them a function that does not listen
+        # would. So it runs in a thread that does not, and that knows all the same which scope it works for.
+        work = partial(contextvars.copy_context().run, self._work, worker_thread_state())
         thread = threading.Thread(target=work, name="cubepi_anyio tool", daemon=True)
         thread.start()
         self._released.wait()
         if self.finished:
-            thread.join()
+            thread.join()  # it has nothing left to do; a listing of threads does not show it any more
 
-    def _work_as(self, inherited: dict[str, Any]) -> None:
-        _threadlocals.__dict__.update(inherited)
-        self._work()
-
-    def _work(self) -> None:
+    def _work(self, state: Mapping[str, Any] | None) -> None:
+        """Run the function and keep its outcome; ``state`` is what anyio's thread knew, if this is one of ours."""
+        if state is not None:
+            become_worker_thread(state)
         try:
             self.value = self._function()
         except BaseException as error:  # noqa: ASYNC103 - kept, and raised in the loop
             # Carried over to the event loop, where it is raised again or, for an abandoned call, dropped.
             self.error = error
+        # One decision: the task gave up before this (then it waits for the event), or it sees that there is an end.
         with self._gate:
             self.finished = True
             somebody_waits = self._revoked

@@ -4,12 +4,12 @@ import sys
 
 import anyio
 
-from cubepi_anyio import Agent, FauxProvider, ToolContext, faux_tool_call, tool
+from cubepi_anyio import Agent, FauxProvider, RunContext, faux_tool_call, tool
 from cubepi_anyio.tools.process import run_process
 
 
 @tool
-async def run_python(code: str, context: ToolContext) -> str:
+async def run_python(code: str, context: RunContext) -> str:
     """Run a Python program."""
     done = await run_process([sys.executable, "-c", code], timeout=10, on_update=context.on_update)
     return f"exit code {done.exit_code}\n{done.output}"

@@ -12,9 +12,9 @@ import anyio
 from cubepi_anyio import (
     Agent,
     FauxProvider,
+    RunContext,
     RunLimits,
     RunResult,
-    ToolContext,
     faux_tool_call,
     tool,
 )
@@ -57,7 +57,7 @@ async def crawl(fetch: Fetch, *, at_a_time: int = 8, seconds: float | None = Non
     visits = Crawl(fetch)
 
     @tool(timeout=seconds)
-    async def visit(url: str, context: ToolContext) -> str:
+    async def visit(url: str, context: RunContext) -> str:
         """Visit a page and note its links."""
         context.update(url)
         return f"{await visits.visit(url)} links"

@@ -5,13 +5,13 @@ from typing import Annotated
 import anyio
 from pydantic import Field
 
-from cubepi_anyio import Agent, FauxProvider, ToolContext, faux_tool_call, tool
+from cubepi_anyio import Agent, FauxProvider, RunContext, faux_tool_call, tool
 
 
 @tool
 async def search(
     query: Annotated[str, "What to look for, in plain words"],
-    context: ToolContext,  # given by the library, not shown to the model
+    context: RunContext,  # given by the library, not shown to the model
     limit: Annotated[int, Field(ge=1, le=20)] = 3,
 ) -> list[str]:
     """Search the company's handbook."""

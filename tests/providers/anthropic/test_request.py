@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from cubepi_anyio.providers.anthropic.request import API, build_payload, convert_messages
+from cubepi_anyio.providers.anthropic import request
+from cubepi_anyio.providers.anthropic.request import API, convert_messages
 from cubepi_anyio.types import (
     AssistantMessage,
     Content,
@@ -29,7 +30,10 @@ from cubepi_anyio.types import (
 )
 from tests.recordings import MISSING, Recording, body_of, recordings
 
+from ..payloads import asking
 from .reading import read
+
+build_payload = asking(request.build_payload)
 
 MODEL = Model(id="claude", provider="anthropic", max_tokens=4000)
 THINKING = ThinkingContent(thinking="hm", signature="c2ln+/==")

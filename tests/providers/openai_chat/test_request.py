@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from cubepi_anyio.errors import ProviderBadRequest, ToolDefinitionError
+from cubepi_anyio.providers.openai_chat import request
 from cubepi_anyio.providers.openai_chat.presets import PRESETS, Quirks
-from cubepi_anyio.providers.openai_chat.request import API, build_payload, convert_messages
+from cubepi_anyio.providers.openai_chat.request import API, convert_messages
 from cubepi_anyio.types import (
     AssistantMessage,
     Content,
@@ -31,7 +32,10 @@ from cubepi_anyio.types import (
 )
 from tests.recordings import MISSING, Recording, body_of, recordings
 
+from ..payloads import asking
 from .reading import read
+
+build_payload = asking(request.build_payload)
 
 MODEL = Model(id="gpt", provider="openai")
 PNG = "iVBORw0KGgo="

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from cubepi_anyio.errors import ToolDefinitionError
-from cubepi_anyio.providers.openai_responses.request import API, build_payload
+from cubepi_anyio.providers.openai_responses import request
+from cubepi_anyio.providers.openai_responses.request import API
 from cubepi_anyio.types import (
     AssistantMessage,
     DocumentContent,
@@ -27,7 +28,10 @@ from cubepi_anyio.types import (
     UserMessage,
 )
 
+from ..payloads import asking
 from .reading import call, created, done, end, message, read, reasoning
+
+build_payload = asking(request.build_payload)
 
 MODEL = Model(id="gpt", provider="openai")
 THINKER = Model(id="gpt", provider="openai", reasoning=True)

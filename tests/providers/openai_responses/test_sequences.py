@@ -103,7 +103,7 @@ def _tool(described: dict[str, Any], answers: list[str]) -> AgentTool:
 def _agent(provider: OpenAIResponsesProvider, group: list[Recording]) -> Agent:
     first = group[0]["request"]["json"]
     reasoning = ReasoningControl(mode="on", effort=first["reasoning"]["effort"]) if "reasoning" in first else None
-    model = provider.model(first["model"], reasoning=True, max_tokens=first.get("max_output_tokens", 8192))
+    model = provider.model(first["model"], reasoning=True, max_tokens=first.get("max_output_tokens"))
     answers = _answers(group)
     return Agent(
         model=model,
