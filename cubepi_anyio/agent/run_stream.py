@@ -108,7 +108,7 @@ class RunStream:
         if not self._over.is_set():
             self.abort("the stream of the run was left")
         self._buffer.drop()
-        await self._block.leave(exc)
+        await self._block.leave(exc)  # noqa: ASYNC102 - a block waits for its task
         if self._error is not None and not self._raised and exc is None:
             raise self._error
 

@@ -261,7 +261,7 @@ class MessageStream:
             self._settled.set()
         if not self.is_over or exc is not None:
             self._block.cancel()
-        await self._block.leave(exc, linger_seconds=_LINGER_SECONDS)
+        await self._block.leave(exc, linger_seconds=_LINGER_SECONDS)  # noqa: ASYNC102 - a block waits for its task
 
     def __aiter__(self) -> Self:
         return self
