@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 import anyio
 import pytest
@@ -57,7 +58,7 @@ async def test_an_agent_continues_a_recorded_conversation_as_its_client_did(
     tools = _Tools(first["tools"], _recorded_results(last["messages"]))
     sent: list[dict[str, Any]] = []
     async with AnthropicProvider(
-        api_key="k", base_url=f"{replay.base}/_seq/{name};chunk={chunk};s={id(sent)}"
+        api_key="k", base_url=f"{replay.base}/_seq/{name};chunk={chunk};s={uuid4().hex}"
     ) as model:
         model.subscribe_request(lambda payload, _: sent.append(payload))
         agent = Agent(model=model.model(first["model"]), tools=tools.tools, limits=RunLimits(max_turns=len(group)))

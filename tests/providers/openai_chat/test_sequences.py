@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -93,7 +94,7 @@ async def test_an_agent_continues_a_recorded_conversation_as_its_client_did(repl
     system, prompt = [normal(message)["content"] for message in first["messages"]]
     answers, sent = _answers(group), list[dict[str, Any]]()
     vendor = preset_of(group[0])
-    url = f"{replay.base}/_seq/{name};s={id(sent)}"
+    url = f"{replay.base}/_seq/{name};s={uuid4().hex}"
     async with OpenAIProvider(preset=vendor, base_url=url, api_key="k") as provider:
         provider.subscribe_request(lambda payload, model: sent.append(payload))
         tools = [_tool(each, answers[each["function"]["name"]]) for each in first["tools"]]

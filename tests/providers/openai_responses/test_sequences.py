@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -124,7 +125,7 @@ async def test_an_agent_continues_a_recorded_conversation_as_its_client_did(repl
     if name not in GROUPS:
         pytest.skip(MISSING)
     group, sent = GROUPS[name], list[dict[str, Any]]()
-    url = f"{replay.base}/_seq/{name};s={id(sent)}"
+    url = f"{replay.base}/_seq/{name};s={uuid4().hex}"
     async with OpenAIResponsesProvider(base_url=url, api_key="k") as provider:
         provider.subscribe_request(lambda payload, model: sent.append(payload))
         agent = _agent(provider, group)
@@ -141,7 +142,7 @@ async def test_an_agent_asks_on_in_a_recorded_conversation_as_its_client_did(rep
     if "grp_267e0722" not in GROUPS:
         pytest.skip(MISSING)
     group, sent = GROUPS["grp_267e0722"], list[dict[str, Any]]()
-    url = f"{replay.base}/_seq/grp_267e0722;s={id(sent)}"
+    url = f"{replay.base}/_seq/grp_267e0722;s={uuid4().hex}"
     prompts = _prompts(group)
     async with OpenAIResponsesProvider(base_url=url, api_key="k") as provider:
         provider.subscribe_request(lambda payload, model: sent.append(payload))
