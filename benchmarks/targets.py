@@ -71,9 +71,9 @@ TURN = (
     "loop, and a scope with the time the model may be silent, of which the floor has none"
 )
 RUN = (
-    "the answers of a run are produced in a task from which the run reads, so an agent that waits for its model has two "
-    "tasks and a stream; when the answer was produced in the task of the run, it had 32 kB on asyncio and 24 on trio. On "
-    "asyncio the run itself has a task too, because Task.cancel() would break the shields of tools"
+    "the answers of a run are produced in a task from which the run reads, so an agent that waits for its model has "
+    "two tasks and a stream; when the answer was produced in the task of the run, it had 32 kB on asyncio and 24 on "
+    "trio. On asyncio the run itself has a task too, because Task.cancel() would break the shields of tools"
 )
 ENDING = "each call gets a result that says why it has none, where the floor forgets its calls"
 IMPORT = (
