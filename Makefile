@@ -28,7 +28,7 @@ demo: $(VENV)/.demo
 	@$(BIN)/python -m cubepi_anyio demo $(DEMO_ARGS)
 
 test: $(VENV)/.test
-	@$(if $(TEST_ARGS),:,echo 'about 9,000 tests, a worker for each core, five minutes on two; long sweeps and the servers of others are left to .ci/run')
+	@$(if $(TEST_ARGS),:,echo 'about 10,700 tests, a worker for each core, six minutes on two; long sweeps and the servers of others are left to .ci/run')
 	@$(BIN)/python -m pytest -q $(PARALLEL) -m '$(MARKS)' $(TEST_ARGS)
 
 check: $(VENV)/.dev
