@@ -28,6 +28,7 @@ from cubepi_anyio.foreign.asyncio_tasks import (
     take_back_cancel_requests,
 )
 from cubepi_anyio.foreign.httpx_body import send_as_one_piece
+from cubepi_anyio.foreign.loop_clock import loop_clock
 from cubepi_anyio.foreign.pymysql_socket import connection_fileno
 from cubepi_anyio.foreign.trio_outcome import error_sent
 from cubepi_anyio.foreign.trio_scheduler import seed_scheduler
@@ -360,3 +361,16 @@ def test_a_connection_of_pymysql_has_a_socket_while_it_is_open() -> None:
         assert connection_fileno(connection) == ours.fileno()
         connection.close()
         assert connection_fileno(connection) is None
+
+
+# --- loop_clock ------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_the_clock_of_the_loop_is_the_one_that_deadlines_are_measured_by() -> None:
+    clock = loop_clock()
+    before, now, after = anyio.current_time(), clock(), anyio.current_time()
+    assert before <= now <= after
+    with anyio.CancelScope(deadline=clock()) as scope:
+        await anyio.sleep_forever()
+    assert scope.cancelled_caught

@@ -9,10 +9,10 @@ from types import TracebackType
 from typing import Any
 
 import anyio
-from anyio.abc import TaskGroup
 
-from ..concurrency import bare_error, run_to_end, shielded
+from ..concurrency import run_to_end, shielded
 from ..errors import StreamMisuse
+from ..stream.block import TaskBlock
 from ..tools.context import RunContext
 from .run import Run
 from .thread import StoredThread
@@ -28,7 +28,7 @@ class BetweenRuns:
     def __init__(self, begin: Callable[[], Run], be_idle: Callable[[], None], thread: StoredThread | None) -> None:
         self._begin, self._be_idle, self._thread = begin, be_idle, thread
         self._run: Run | None = None
-        self._tasks: TaskGroup | None = None
+        self._block = TaskBlock("a block between runs")
         self._error: Exception | None = None
 
     async def __aenter__(self) -> RunContext[Any]:
@@ -41,9 +41,7 @@ class BetweenRuns:
                 await anyio.lowlevel.checkpoint()
             else:
                 await self._thread.open(run.id, run.record.messages)
-                self._tasks = anyio.create_task_group()
-                await self._tasks.__aenter__()
-                self._tasks.start_soon(self._keep_claim, self._thread)
+                await self._block.enter(partial(self._keep_claim, self._thread))
         except BaseException:
             await self._give_back()  # noqa: ASYNC102 - shielded
             raise
@@ -55,8 +53,7 @@ class BetweenRuns:
         except Exception as error:
             # Kept out of the task group, which would put it into an ExceptionGroup; the block ends, and it is raised.
             self._error = error
-            if self._tasks is not None:
-                self._tasks.cancel_scope.cancel()
+            self._block.cancel()
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
@@ -65,22 +62,11 @@ class BetweenRuns:
 
         Raises what ended the claim while the block went on.
         """
-        tasks, self._tasks = self._tasks, None
-        foreign: BaseException | None = None
+        self._block.cancel()
         try:
-            if tasks is not None:
-                tasks.cancel_scope.cancel()
-                try:
-                    if isinstance(exc, Exception):
-                        await tasks.__aexit__(None, None, None)  # noqa: ASYNC102 - a task group waits for its tasks
-                    else:
-                        await tasks.__aexit__(exc_type, exc, tb)  # noqa: ASYNC102 - a task group waits for its tasks
-                except BaseExceptionGroup as errors:
-                    foreign = bare_error(errors)
+            await self._block.leave(exc)  # noqa: ASYNC102 - a block waits for its task
         finally:
             await self._give_back()  # noqa: ASYNC102 - shielded
-        if foreign is not None and foreign is not exc:
-            raise foreign
         if self._error is not None and not isinstance(exc, Exception):
             raise self._error
 

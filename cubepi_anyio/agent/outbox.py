@@ -134,7 +134,7 @@ class Outbox:
 
     def say(self, event: AgentEvent) -> None:
         """Announce an event, at once if that needs no waiting. Raises what a listener raises; the rest stays here."""
-        if self.waiting or self._collects or self._listeners.has_async:
+        if self.waiting or self._collects or self._listeners.has_async:  # ``is_slow``, without a call for each delta
             self._queue((event,))
             self.waiting = True
             return
